@@ -5,7 +5,7 @@ import random
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Annotated
 
@@ -31,6 +31,7 @@ from cordwood.chaos.report.place import writable
 from cordwood.chaos.results import ResultFile, begun, ended
 from cordwood.client.tls import WrongSetting
 from cordwood.cluster.cli.exits import ExitCode, Failure
+from cordwood.cluster.cli.option_groups import with_groups
 
 LOCAL, COMPOSE, NONE, ALL = "local", "compose", "none", "all"
 SEED_MAX = 1_000_000
@@ -88,51 +89,67 @@ Minutes = Annotated[
     float | None, typer.Option(min=0.1, help=f"How long the clients run under faults.  [default: {MINUTES:g}]")
 ]
 Fault = Annotated[str | None, typer.Option(help="Only this fault, in rounds, with limits of its own.")]
-RoundsOption = Annotated[int | None, typer.Option(min=1, help=f"Rounds of --fault.  [default: {ROUNDS}]")]
-Kinds = Annotated[str | None, typer.Option(help="Only these forms of --fault, in turn; all by default.")]
-Hold = Annotated[float | None, typer.Option(min=0, help="Seconds that each --fault lasts.")]
-PreloadMb = Annotated[int | None, typer.Option(min=0, help="Megabytes that each broker holds before the first round.")]
-Brokers = Annotated[int | None, typer.Option(min=1, help="Brokers of --fault: one, or at least three.  [default: 3]")]
-Limit = Annotated[list[str] | None, typer.Option(metavar="FIGURE=BOUND", help="Another bound for a limit of --fault.")]
-Target = Annotated[str, typer.Option(metavar="local|compose|HOST:PORT", help="The cluster to test.")]
-Project = Annotated[str, typer.Option(help="The compose project; the default is the one of this directory.")]
-CommandConfig = Annotated[
-    Path | None,
-    typer.Option(
-        metavar="FILE",
-        envvar=security.FILE,
-        help="TLS and SASL of the clients of compose or HOST:PORT, by librdkafka's keys.",
-    ),
-]
 Seed = Annotated[int | None, typer.Option(help="The seed of the faults and their times; random by default.")]
 PerSecond = Annotated[int, typer.Option(min=1, help="Records that each of four producers sends.")]
-Report = Annotated[Path | None, typer.Option(metavar="FILE", help="The file of the report.")]
-Keep = Annotated[Path | None, typer.Option(metavar="DIR", help="Keep all data in this new directory.")]
-AsJson = Annotated[bool, typer.Option("--json", help="Print the verdict as one line of JSON at the end.")]
-Recorded = Annotated[
-    Path | None, typer.Option("--record", metavar="FILE", help="Record the verdict as a result file, at a commit.")
-]
 
 
+@dataclass(frozen=True, slots=True)
+class GivenRounds:
+    """The options of --fault."""
+
+    rounds: Annotated[int | None, typer.Option(min=1, help=f"Rounds of --fault.  [default: {ROUNDS}]")] = None
+    kinds: Annotated[str | None, typer.Option(help="Only these forms of --fault, in turn; all by default.")] = None
+    hold: Annotated[float | None, typer.Option(min=0, help="Seconds that each --fault lasts.")] = None
+    preload_mb: Annotated[
+        int | None, typer.Option(min=0, help="Megabytes that each broker holds before the first round.")
+    ] = None
+    brokers: Annotated[
+        int | None, typer.Option(min=1, help="Brokers of --fault: one, or at least three.  [default: 3]")
+    ] = None
+    limit: Annotated[
+        list[str] | None, typer.Option(metavar="FIGURE=BOUND", help="Another bound for a limit of --fault.")
+    ] = None
+
+
+@dataclass(frozen=True, slots=True)
+class GivenCluster:
+    """The cluster to test, and how clients connect to it."""
+
+    target: Annotated[str, typer.Option(metavar="local|compose|HOST:PORT", help="The cluster to test.")] = LOCAL
+    project: Annotated[str, typer.Option(help="The compose project; the default is the one of this directory.")] = ""
+    command_config: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            envvar=security.FILE,
+            help="TLS and SASL of the clients of compose or HOST:PORT, by librdkafka's keys.",
+        ),
+    ] = None
+
+
+@dataclass(frozen=True, slots=True)
+class Outputs:
+    """What a run writes."""
+
+    report: Annotated[Path | None, typer.Option(metavar="FILE", help="The file of the report.")] = None
+    keep: Annotated[Path | None, typer.Option(metavar="DIR", help="Keep all data in this new directory.")] = None
+    as_json: Annotated[bool, typer.Option("--json", help="Print the verdict as one line of JSON at the end.")] = False
+    recorded: Annotated[
+        Path | None, typer.Option("--record", metavar="FILE", help="Record the verdict as a result file, at a commit.")
+    ] = None
+
+
+@with_groups
 def run(
+    *,
     faults: Faults = None,
     minutes: Minutes = None,
     fault: Fault = None,
-    rounds: RoundsOption = None,
-    kinds: Kinds = None,
-    hold: Hold = None,
-    preload_mb: PreloadMb = None,
-    brokers: Brokers = None,
-    limit: Limit = None,
-    target: Target = LOCAL,
-    project: Project = "",
-    command_config: CommandConfig = None,
+    rounds: GivenRounds,
+    cluster: GivenCluster,
     seed: Seed = None,
     per_second: PerSecond = 100,
-    report: Report = None,
-    keep: Keep = None,
-    as_json: AsJson = False,
-    recorded: Recorded = None,
+    outputs: Outputs,
 ) -> None:
     """Inject faults into a cluster while clients write and read, undo them, and check that no promise was broken.
 
@@ -143,31 +160,30 @@ def run(
     number = random.SystemRandom().randrange(SEED_MAX) if seed is None else seed
     try:
         if fault is None:
-            own = {"--rounds": rounds, "--kinds": kinds, "--hold": hold, "--preload-mb": preload_mb, "--limit": limit}
-            _refuse_options_of_rounds({**own, "--brokers": brokers})
-            wanted, left_out = _faults(faults or ALL, target)
+            _refuse_options_of_rounds(rounds)
+            wanted, left_out = _faults(faults or ALL, cluster.target)
             one = None
         else:
-            wanted, left_out = _only(fault, target, faults, minutes), {}
-            one = _one_fault(fault, rounds or ROUNDS, kinds, hold, preload_mb, brokers or BROKERS_MIN, limit or ())
-        _enter(target, command_config, wanted)
+            wanted, left_out = _only(fault, cluster.target, faults, minutes), {}
+            one = _one_fault(fault, rounds)
+        _enter(cluster, wanted)
         load = LoadOnCluster(f"cordwood-chaos-{number}-{int(time.time())}", number, per_second=per_second)
         about = (
             {"fault": fault, "rounds": one.rounds} if one else {"minutes": minutes or MINUTES, "faults": faults or ALL}
         )
         asked = RunOptions(
-            target=target,
-            project=project or Path.cwd().name,
+            target=cluster.target,
+            project=cluster.project or Path.cwd().name,
             faults=wanted,
             left_out=left_out,
             minutes=minutes or MINUTES,
             one=one,
-            load=_load_of(one, load, target),
-            report=writable(report or Path(f"cordwood-chaos-{number}.html")),
-            as_json=as_json,
-            record=begun(recorded, RUN, {"target": target, "seed": number, **about}),
+            load=_load_of(one, load, cluster.target),
+            report=writable(outputs.report or Path(f"cordwood-chaos-{number}.html")),
+            as_json=outputs.as_json,
+            record=begun(outputs.recorded, RUN, {"target": cluster.target, "seed": number, **about}),
         )
-        with workplace(keep) as place:
+        with workplace(outputs.keep) as place:
             is_whole = _carry_out(asked, place)
     except (CannotHarm, NetworkUnavailable, CannotMount) as reason:
         raise Failure(f"{reason}.", ExitCode.USAGE) from None
@@ -177,22 +193,22 @@ def run(
         raise typer.Exit(ExitCode.FAILED)
 
 
-def _enter(target: str, config: Path | None, faults: Sequence[str]) -> None:
+def _enter(cluster: GivenCluster, faults: Sequence[str]) -> None:
     """Prepare local brokers, which are open, for the faults; let clients of others connect as the file says.
 
     Raises CannotHarm.
     """
     try:
-        security.use(None if target == LOCAL else config)
+        security.use(None if cluster.target == LOCAL else cluster.command_config)
     except (OSError, WrongSetting) as mistake:
         raise CannotHarm(f"--command-config: {mistake}") from None
-    if target == LOCAL:
+    if cluster.target == LOCAL:
         local_target.enter(faults)
 
 
-def _refuse_options_of_rounds(given: Mapping[str, object]) -> None:
+def _refuse_options_of_rounds(given: GivenRounds) -> None:
     """Raise CannotHarm where an option is given that only --fault has."""
-    if useless := [name for name, value in given.items() if value is not None and value != []]:
+    if useless := [f"--{name.replace('_', '-')}" for name, value in asdict(given).items() if value not in (None, [])]:
         raise CannotHarm(f"{', '.join(useless)} only with --fault NAME: {', '.join(FAULTS)}")
 
 
@@ -207,27 +223,20 @@ def _only(fault: str, target: str, faults: str | None, minutes: float | None) ->
     return chosen([fault], local_target.reasons())
 
 
-def _one_fault(
-    fault: str,
-    rounds: int,
-    kinds: str | None,
-    hold_s: float | None,
-    preload_mb: int | None,
-    brokers: int,
-    bounds: Sequence[str],
-) -> OneFault:
+def _one_fault(fault: str, given: GivenRounds) -> OneFault:
     """Return the rounds of a fault, with the given options in place of its own. Raises CannotHarm."""
     kind = local_target.KINDS[fault]
-    options = kind.rounds
+    options, brokers = kind.rounds, given.brokers or BROKERS_MIN
     if brokers < BROKERS_MIN and not (brokers == 1 and kind.may_strike_all):
         raise CannotHarm(f"{fault} needs at least {BROKERS_MIN} brokers")
-    if hold_s is not None:
-        options = replace(options, hold_s=(hold_s, hold_s))
-    if preload_mb is not None:
-        options = replace(options, preload_mb=preload_mb)
-    for bound in bounds:
+    if given.hold is not None:
+        options = replace(options, hold_s=(given.hold, given.hold))
+    if given.preload_mb is not None:
+        options = replace(options, preload_mb=given.preload_mb)
+    for bound in given.limit or ():
         options = replace(options, limits=_replaced(options.limits, *bound.partition("=")[::2]))
-    return OneFault(rounds, [word.strip() for word in (kinds or "").split(",") if word.strip()], brokers, options)
+    kinds = [word.strip() for word in (given.kinds or "").split(",") if word.strip()]
+    return OneFault(given.rounds or ROUNDS, kinds, brokers, options)
 
 
 def _replaced(limits: Sequence[ValueLimit], figure: str, bound: str) -> tuple[ValueLimit, ...]:

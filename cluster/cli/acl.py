@@ -3,7 +3,7 @@
 import itertools
 import sys
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
@@ -13,6 +13,7 @@ import typer
 from cordwood.cluster.cli.admin import PATIENCE_S, answer_of, cluster_admin
 from cordwood.cluster.cli.client import target_of
 from cordwood.cluster.cli.exits import ExitCode, Failure
+from cordwood.cluster.cli.option_groups import with_groups
 from cordwood.cluster.cli.options import DEFAULT_SERVERS, AsJson, BootstrapServers, CommandConfig
 from cordwood.cluster.cli.output import print_rows
 
@@ -41,41 +42,6 @@ HEADINGS = ["PRINCIPAL", "PERMISSION", "OPERATION", "RESOURCE", "NAME", "PATTERN
 
 app = typer.Typer(no_args_is_help=True, help="Add, list and remove ACLs: who may do what.")
 
-Allowed = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--allow", "--allow-principal", metavar="PRINCIPAL", help="User:NAME, or User:* for everyone; may be repeated."
-    ),
-]
-Denied = Annotated[
-    list[str] | None,
-    typer.Option("--deny", "--deny-principal", metavar="PRINCIPAL", help="A principal to deny; wins over --allow."),
-]
-Hosts = Annotated[
-    list[str] | None,
-    typer.Option("--host", metavar="ADDRESS", help="An address or a network, such as 10.0.0.0/8; any host if omitted."),
-]
-Operations = Annotated[
-    list[str] | None,
-    typer.Option("--operation", metavar="OPERATION", help=f"One of {', '.join(OPERATIONS)}; may be repeated."),
-]
-Topics = Annotated[
-    list[str] | None, typer.Option("--topic", metavar="NAME", help="A topic, or * for all; may be repeated.")
-]
-Groups = Annotated[
-    list[str] | None, typer.Option("--group", metavar="NAME", help="A consumer group, or * for all; may be repeated.")
-]
-TransactionalIds = Annotated[
-    list[str] | None, typer.Option("--transactional-id", metavar="ID", help="A transactional id; may be repeated.")
-]
-Tokens = Annotated[
-    list[str] | None, typer.Option("--delegation-token", metavar="ID", help="A delegation token; may be repeated.")
-]
-Users = Annotated[
-    list[str] | None,
-    typer.Option("--user-principal", metavar="PRINCIPAL", help="A user whose tokens others create; may be repeated."),
-]
-Cluster = Annotated[bool, typer.Option("--cluster", help="The cluster itself.")]
 Prefixed = Annotated[bool, typer.Option("--prefixed", help="The names are prefixes of names.")]
 Producer = Annotated[
     bool,
@@ -84,6 +50,61 @@ Producer = Annotated[
 Consumer = Annotated[
     bool, typer.Option("--consumer", help="The rights of a consumer: topics and groups to read, which are required.")
 ]
+
+
+@dataclass(frozen=True, slots=True)
+class PrincipalOptions:
+    """Who may do what, from where."""
+
+    allowed: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--allow",
+            "--allow-principal",
+            metavar="PRINCIPAL",
+            help="User:NAME, or User:* for everyone; may be repeated.",
+        ),
+    ] = None
+    denied: Annotated[
+        list[str] | None,
+        typer.Option("--deny", "--deny-principal", metavar="PRINCIPAL", help="A principal to deny; wins over --allow."),
+    ] = None
+    hosts: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--host", metavar="ADDRESS", help="An address or a network, such as 10.0.0.0/8; any host if omitted."
+        ),
+    ] = None
+    operations: Annotated[
+        list[str] | None,
+        typer.Option("--operation", metavar="OPERATION", help=f"One of {', '.join(OPERATIONS)}; may be repeated."),
+    ] = None
+
+
+@dataclass(frozen=True, slots=True)
+class ResourceOptions:
+    """The resources that ACLs are about."""
+
+    topics: Annotated[
+        list[str] | None, typer.Option("--topic", metavar="NAME", help="A topic, or * for all; may be repeated.")
+    ] = None
+    groups: Annotated[
+        list[str] | None,
+        typer.Option("--group", metavar="NAME", help="A consumer group, or * for all; may be repeated."),
+    ] = None
+    transactional_ids: Annotated[
+        list[str] | None, typer.Option("--transactional-id", metavar="ID", help="A transactional id; may be repeated.")
+    ] = None
+    delegation_tokens: Annotated[
+        list[str] | None, typer.Option("--delegation-token", metavar="ID", help="A delegation token; may be repeated.")
+    ] = None
+    user_principals: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--user-principal", metavar="PRINCIPAL", help="A user whose tokens others create; may be repeated."
+        ),
+    ] = None
+    cluster: Annotated[bool, typer.Option("--cluster", help="The cluster itself.")] = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,17 +128,10 @@ class Rule:
 
 
 @app.command()
+@with_groups
 def add(
-    allowed: Allowed = None,
-    denied: Denied = None,
-    hosts: Hosts = None,
-    operations: Operations = None,
-    topics: Topics = None,
-    groups: Groups = None,
-    transactional_ids: TransactionalIds = None,
-    delegation_tokens: Tokens = None,
-    user_principals: Users = None,
-    cluster: Cluster = False,
+    principals: PrincipalOptions,
+    resources: ResourceOptions,
     prefixed: Prefixed = False,
     producer: Producer = False,
     consumer: Consumer = False,
@@ -130,9 +144,9 @@ def add(
 
     cordwood acl add --allow User:alice --producer --topic orders
     """
-    patterns = _patterns(topics, groups, transactional_ids, delegation_tokens, user_principals, cluster, prefixed)
-    rules = _rules(patterns, _principals(allowed, denied), operations or (), hosts or (ANY_HOST,), producer, consumer)
-    if not (allowed or denied):
+    patterns = _patterns(resources, prefixed)
+    rules = _rules(patterns, principals, ANY_HOST, producer, consumer)
+    if not (principals.allowed or principals.denied):
         raise Failure("give at least one --allow User:NAME or --deny User:NAME.", ExitCode.USAGE)
     if not patterns:
         raise Failure("give at least one resource, such as --topic NAME or --cluster.", ExitCode.USAGE)
@@ -149,22 +163,19 @@ def add(
 
 
 @app.command(name="list")
+@with_groups
 def list_acls(
+    *,
     principal: Annotated[
         str | None, typer.Option("--principal", metavar="PRINCIPAL", help="Only ACLs of this principal.")
     ] = None,
-    topics: Topics = None,
-    groups: Groups = None,
-    transactional_ids: TransactionalIds = None,
-    delegation_tokens: Tokens = None,
-    user_principals: Users = None,
-    cluster: Cluster = False,
+    resources: ResourceOptions,
     as_json: AsJson = False,
     servers: BootstrapServers = DEFAULT_SERVERS,
     command_config: CommandConfig = None,
 ) -> None:
     """List ACLs. For a named resource, also those with a prefix of its name, or for all."""
-    patterns = _patterns(topics, groups, transactional_ids, delegation_tokens, user_principals, cluster, False)
+    patterns = _patterns(resources, False)
     if principal is not None:
         _check_principal(principal)
     anything: tuple[AclResources | None, ...] = tuple(patterns) or (None,)
@@ -176,17 +187,10 @@ def list_acls(
 
 
 @app.command()
+@with_groups
 def remove(
-    allowed: Allowed = None,
-    denied: Denied = None,
-    hosts: Hosts = None,
-    operations: Operations = None,
-    topics: Topics = None,
-    groups: Groups = None,
-    transactional_ids: TransactionalIds = None,
-    delegation_tokens: Tokens = None,
-    user_principals: Users = None,
-    cluster: Cluster = False,
+    principals: PrincipalOptions,
+    resources: ResourceOptions,
     prefixed: Prefixed = False,
     producer: Producer = False,
     consumer: Consumer = False,
@@ -198,12 +202,12 @@ def remove(
 
     With the options of an earlier `add`, its ACLs are removed.
     """
-    patterns = _patterns(topics, groups, transactional_ids, delegation_tokens, user_principals, cluster, prefixed)
-    if not (patterns or allowed or denied):
+    patterns = _patterns(resources, prefixed)
+    if not (patterns or principals.allowed or principals.denied):
         raise Failure(
             "give a resource, such as --topic NAME, or a principal, such as --allow User:NAME.", ExitCode.USAGE
         )
-    rules = _rules(patterns, _principals(allowed, denied), operations or (), hosts or (None,), producer, consumer)
+    rules = _rules(patterns, principals, None, producer, consumer)
     with cluster_admin(target_of(servers, command_config)) as admin:
         filters = [_filter(rule) for rule in rules]
         if not yes and sys.stdin.isatty():
@@ -227,31 +231,27 @@ def _described(admin: "KafkaAdminClient", filters: "list[ACLFilter]") -> "Iterat
         yield from answer_of(partial(admin.describe_acls, each), deadline_s)[0]
 
 
-def _patterns(
-    topics: list[str] | None,
-    groups: list[str] | None,
-    transactional_ids: list[str] | None,
-    delegation_tokens: list[str] | None,
-    user_principals: list[str] | None,
-    cluster: bool,
-    prefixed: bool,
-) -> list[AclResources]:
+def _patterns(resources: ResourceOptions, prefixed: bool) -> list[AclResources]:
     named = {
-        "TOPIC": topics,
-        "GROUP": groups,
-        "TRANSACTIONAL_ID": transactional_ids,
-        "DELEGATION_TOKEN": delegation_tokens,
-        "USER": user_principals,
+        "TOPIC": resources.topics,
+        "GROUP": resources.groups,
+        "TRANSACTIONAL_ID": resources.transactional_ids,
+        "DELEGATION_TOKEN": resources.delegation_tokens,
+        "USER": resources.user_principals,
     }
     found = [AclResources(kind, name, prefixed) for kind, names in named.items() for name in names or ()]
-    return [*found, AclResources("CLUSTER", CLUSTER_NAME, False)] if cluster else found
+    return [*found, AclResources("CLUSTER", CLUSTER_NAME, False)] if resources.cluster else found
 
 
-def _principals(allowed: list[str] | None, denied: list[str] | None) -> list[tuple[str, str | None]]:
+def _principals(options: PrincipalOptions) -> list[tuple[str, str | None]]:
     """Return permission and principal of each option; any, without an option. Raises Failure with exit code 2."""
-    for principal in (*(allowed or ()), *(denied or ())):
+    given: list[tuple[str, str | None]] = [
+        *((ALLOW, one) for one in options.allowed or ()),
+        *((DENY, one) for one in options.denied or ()),
+    ]
+    for principal in (*(options.allowed or ()), *(options.denied or ())):
         _check_principal(principal)
-    return [*((ALLOW, one) for one in allowed or ()), *((DENY, one) for one in denied or ())] or [(ANY, None)]
+    return given or [(ANY, None)]
 
 
 def _check_principal(principal: str) -> None:
@@ -261,14 +261,10 @@ def _check_principal(principal: str) -> None:
 
 
 def _rules(
-    patterns: list[AclResources],
-    principals: list[tuple[str, str | None]],
-    operations: Iterable[str],
-    hosts: Iterable[str | None],
-    producer: bool,
-    consumer: bool,
+    patterns: list[AclResources], options: PrincipalOptions, any_host: str | None, producer: bool, consumer: bool
 ) -> list[Rule]:
     """Return an ACL or a filter for each combination. Raises Failure with exit code 2."""
+    principals, operations = _principals(options), options.operations or ()
     pairs: list[tuple[AclResources | None, str]] = []
     if producer or consumer:
         if operations:
@@ -283,7 +279,9 @@ def _rules(
         pairs = list(itertools.product(anything, [_operation(text) for text in operations] or [ANY]))
     return [
         Rule(pattern, operation, principal, permission, host)
-        for (pattern, operation), (permission, principal), host in itertools.product(pairs, principals, hosts)
+        for (pattern, operation), (permission, principal), host in itertools.product(
+            pairs, principals, options.hosts or (any_host,)
+        )
     ]
 
 

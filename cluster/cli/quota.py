@@ -1,12 +1,14 @@
 """`cordwood quota`: client quotas, which limit what users, client ids and addresses may do."""
 
 import re
+from dataclasses import dataclass
 from typing import Annotated, Any
 
 import typer
 
 from cordwood.cluster.cli.client import blocking_connection, target_of
 from cordwood.cluster.cli.exits import ExitCode, Failure
+from cordwood.cluster.cli.option_groups import with_groups
 from cordwood.cluster.cli.options import DEFAULT_SERVERS, AsJson, BootstrapServers, CommandConfig
 from cordwood.cluster.cli.output import print_rows
 
@@ -22,12 +24,19 @@ app = typer.Typer(no_args_is_help=True, help="List, set and remove quotas of use
 
 Entity = tuple[tuple[str, str | None], ...]
 
-User = Annotated[str | None, typer.Option("--user", metavar="NAME", help="A user, as ANONYMOUS.")]
-Client = Annotated[str | None, typer.Option("--client-id", metavar="ID", help="A client id.")]
-Address = Annotated[str | None, typer.Option("--ip", metavar="ADDRESS", help="An address of clients.")]
-AnyUser = Annotated[bool, typer.Option("--default-user", help="Every user without its own quota.")]
-AnyClient = Annotated[bool, typer.Option("--default-client-id", help="Every client id without its own quota.")]
-AnyAddress = Annotated[bool, typer.Option("--default-ip", help="Every address without its own quota.")]
+
+@dataclass(frozen=True, slots=True)
+class EntityOptions:
+    """Whose quota it is."""
+
+    user: Annotated[str | None, typer.Option("--user", metavar="NAME", help="A user, as ANONYMOUS.")] = None
+    client_id: Annotated[str | None, typer.Option("--client-id", metavar="ID", help="A client id.")] = None
+    ip: Annotated[str | None, typer.Option("--ip", metavar="ADDRESS", help="An address of clients.")] = None
+    default_user: Annotated[bool, typer.Option("--default-user", help="Every user without its own quota.")] = False
+    default_client_id: Annotated[
+        bool, typer.Option("--default-client-id", help="Every client id without its own quota.")
+    ] = False
+    default_ip: Annotated[bool, typer.Option("--default-ip", help="Every address without its own quota.")] = False
 
 
 @app.command(name="list")
@@ -49,14 +58,10 @@ def list_quotas(
 
 
 @app.command(name="set")
+@with_groups
 def set_quota(
     limits: Annotated[list[str], typer.Argument(metavar="KEY=VALUE…", help=f"One or more limits: {LIMITS}.")],
-    user: User = None,
-    client_id: Client = None,
-    ip: Address = None,
-    default_user: AnyUser = False,
-    default_client_id: AnyClient = False,
-    default_ip: AnyAddress = False,
+    owner: EntityOptions,
     servers: BootstrapServers = DEFAULT_SERVERS,
     command_config: CommandConfig = None,
 ) -> None:
@@ -64,28 +69,25 @@ def set_quota(
 
     A user and a client id together limit that client of that user. VALUE may end with KiB, MiB or GiB.
     """
-    entity = _entity(user, client_id, ip, default_user, default_client_id, default_ip)
+    entity = _entity(owner)
     changes: dict[str, float | None] = dict(map(_limit, limits))
     _alter(entity, changes, servers, command_config)
     typer.echo(f"{_name(entity)}: {', '.join(f'{key}={value:.15g}' for key, value in changes.items())}")
 
 
 @app.command()
+@with_groups
 def remove(
+    *,
     keys: Annotated[
         list[str] | None, typer.Argument(metavar="[KEY]…", help="The limits to remove; without any, all of them.")
     ] = None,
-    user: User = None,
-    client_id: Client = None,
-    ip: Address = None,
-    default_user: AnyUser = False,
-    default_client_id: AnyClient = False,
-    default_ip: AnyAddress = False,
+    owner: EntityOptions,
     servers: BootstrapServers = DEFAULT_SERVERS,
     command_config: CommandConfig = None,
 ) -> None:
     """Remove limits. A throttled client continues at once, or under the next quota that applies to it."""
-    entity = _entity(user, client_id, ip, default_user, default_client_id, default_ip)
+    entity = _entity(owner)
     found = dict(_quotas(servers, command_config)).get(entity)
     if found is None:
         raise Failure(f"there is no quota of {_name(entity)}. `cordwood quota list` shows all quotas.")
@@ -95,12 +97,15 @@ def remove(
     typer.echo(f"{_name(entity)}: {', '.join(keys or found)} removed")
 
 
-def _entity(
-    user: str | None, client_id: str | None, ip: str | None, any_user: bool, any_client: bool, any_ip: bool
-) -> Entity:
+def _entity(options: EntityOptions) -> Entity:
     """Return the entity that the options name. Raises Failure with exit code 2."""
+    given = (
+        (USER, options.user, options.default_user),
+        (CLIENT_ID, options.client_id, options.default_client_id),
+        (IP, options.ip, options.default_ip),
+    )
     parts: dict[str, str | None] = {}
-    for kind, name, is_default in ((USER, user, any_user), (CLIENT_ID, client_id, any_client), (IP, ip, any_ip)):
+    for kind, name, is_default in given:
         if name is not None and is_default:
             raise Failure(f"give either --{kind} or --default-{kind}.", ExitCode.USAGE)
         if name is not None or is_default:
