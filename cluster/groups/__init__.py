@@ -1,1 +1,1 @@
-"""Consumer groups: a pure state machine, and the shell that stores it in `__consumer_offsets`."""
+"""Groups of all types: a pure state machine for each type, and the shell that stores them in `__consumer_offsets`."""

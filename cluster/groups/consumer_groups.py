@@ -10,14 +10,14 @@ from kio.schema.errors import ErrorCode
 
 from cordwood.cluster.coordination.shard_store import chunks
 from cordwood.cluster.errors.refused import Refused
+from cordwood.cluster.groups.classic.group import ClassicGroup
+from cordwood.cluster.groups.classic.rebalance import State
 from cordwood.cluster.groups.consumer.conversion import converted_state, members_of_classic
 from cordwood.cluster.groups.consumer.exchange import ConsumerHeartbeat, check_heartbeat
 from cordwood.cluster.groups.consumer.group import ConsumerGroup
 from cordwood.cluster.groups.context import GroupContext
 from cordwood.cluster.groups.effects import EffectRunner
-from cordwood.cluster.groups.group import ClassicGroup
 from cordwood.cluster.groups.heartbeat import JOIN_EPOCH, HeartbeatReply
-from cordwood.cluster.groups.rebalance import State
 from cordwood.cluster.groups.shard import Shard
 from cordwood.cluster.groups.state_store import GroupStateStore
 from cordwood.cluster.groups.subscription import CONSUMER

@@ -16,12 +16,12 @@ from kio.schema.errors import ErrorCode
 from cordwood.cluster.coordination.topic import InternalTopic
 from cordwood.cluster.errors.refused import Refused
 from cordwood.cluster.groups.any_group import AnyGroup, ClassicMembership
+from cordwood.cluster.groups.classic.group import ClassicGroup
 from cordwood.cluster.groups.consumer_groups import ConsumerGroups
 from cordwood.cluster.groups.context import GroupContext
 from cordwood.cluster.groups.effects import EffectRunner
 from cordwood.cluster.groups.exchange import NO_MEMBER, Join, JoinReply, Leaver, Sync, SyncReply
 from cordwood.cluster.groups.formats import CommittedOffset, OffsetKey
-from cordwood.cluster.groups.group import ClassicGroup
 from cordwood.cluster.groups.measures import GroupMeasures
 from cordwood.cluster.groups.offsets import OffsetsByPartition
 from cordwood.cluster.groups.removal import Removal

@@ -17,6 +17,7 @@ from kio.schema.errors import ErrorCode
 from cordwood.cluster.coordination.shard import Content
 from cordwood.cluster.errors.refused import Refused
 from cordwood.cluster.groups.any_group import AnyGroup
+from cordwood.cluster.groups.classic.group import ClassicGroup
 from cordwood.cluster.groups.clock import GroupClock
 from cordwood.cluster.groups.deadlines import Deadlines
 from cordwood.cluster.groups.exchange import (
@@ -38,7 +39,6 @@ from cordwood.cluster.groups.exchange import (
     SyncReply,
 )
 from cordwood.cluster.groups.formats import encode_group, encode_group_key
-from cordwood.cluster.groups.group import ClassicGroup
 from cordwood.cluster.groups.heartbeat import HeartbeatReply
 from cordwood.cluster.groups.measures import GroupMeasures
 from cordwood.cluster.groups.pace import ReplyPace

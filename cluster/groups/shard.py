@@ -10,6 +10,9 @@ from cordwood.cluster.coordination.open_transactions import OpenTransactions, Wr
 from cordwood.cluster.coordination.shard import Content, CoordinatorShard, Readiness
 from cordwood.cluster.coordination.topic import PartitionLeadership
 from cordwood.cluster.groups.any_group import AnyGroup, GroupKind
+from cordwood.cluster.groups.classic.group import ClassicGroup
+from cordwood.cluster.groups.classic.loader import ClassicLoader
+from cordwood.cluster.groups.consumer.loader import ConsumerLoader
 from cordwood.cluster.groups.context import GroupContext
 from cordwood.cluster.groups.formats import (
     OFFSET_KEYS,
@@ -19,9 +22,9 @@ from cordwood.cluster.groups.formats import (
     encode_offset_key,
     read_offset_key,
 )
-from cordwood.cluster.groups.group import ClassicGroup
-from cordwood.cluster.groups.group_loaders import loaders
+from cordwood.cluster.groups.group_loader import GroupLoader
 from cordwood.cluster.groups.offsets import Changes, Offsets
+from cordwood.cluster.groups.share.loader import ShareLoader
 from cordwood.storage.steps import Steps
 
 UNSAVED_GROUPS_MAX = 1000
@@ -58,7 +61,9 @@ class Shard(CoordinatorShard):
 
     def restore(self, contents: Iterable[tuple[bytes, bytes]]) -> Iterator[None]:
         """Restore the newest value of each key, one a step. Raises CorruptBatch."""
-        kinds = loaders(self._context)
+        context = self._context
+        # A group of a later kind replaces one of the same id.
+        kinds: tuple[GroupLoader, ...] = (ClassicLoader(context), ConsumerLoader(context), ShareLoader(context))
         by_version = {version: kind for kind in kinds for version in kind.key_versions}
         with_offsets: dict[str, None] = {}
         for raw_key, value in contents:

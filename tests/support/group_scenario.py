@@ -5,6 +5,8 @@ from itertools import count
 
 from kio.schema.errors import ErrorCode
 
+from cordwood.cluster.groups.classic.group import ClassicGroup
+from cordwood.cluster.groups.classic.rebalance import State
 from cordwood.cluster.groups.exchange import (
     Join,
     JoinAnswer,
@@ -19,8 +21,6 @@ from cordwood.cluster.groups.exchange import (
     SyncAnswer,
     SyncReply,
 )
-from cordwood.cluster.groups.group import ClassicGroup
-from cordwood.cluster.groups.rebalance import State
 from cordwood.cluster.groups.settings import GroupSettings
 from cordwood.storage.steps import at_once
 

@@ -10,7 +10,7 @@ OUTSIDER = "A client that is not a member of the group commits an offset."
 MUTANTS = (
     Mutant(
         "stale-generations-commit",
-        "cluster/groups/group.py",
+        "cluster/groups/classic/group.py",
         "        if code is ErrorCode.none and generation != self.generation:\n",
         "        if False:\n",
         "The group coordinator refuses an offset commit of an earlier generation.",
@@ -19,7 +19,7 @@ MUTANTS = (
     ),
     Mutant(
         "strangers-commit",
-        "cluster/groups/group.py",
+        "cluster/groups/classic/group.py",
         "        code = self._check_generation(member_id, instance_id, generation)\n"
         "        if code is not ErrorCode.none:\n            return code\n"
         "        if self.state is State.COMPLETING_REBALANCE:\n"
@@ -34,7 +34,7 @@ MUTANTS = (
     ),
     Mutant(
         "former-static-members-go-on",
-        "cluster/groups/group.py",
+        "cluster/groups/classic/group.py",
         "            if known_id is not None and known_id != member_id:\n"
         "                return ErrorCode.fenced_instance_id\n",
         "            if known_id is not None and known_id != member_id:\n                return ErrorCode.none\n",
@@ -98,7 +98,7 @@ MUTANTS = (
     ),
     Mutant(
         "assignments-are-sent-before-they-are-written",
-        "cluster/groups/group.py",
+        "cluster/groups/classic/group.py",
         "            self._steps.append(self._store(Purpose.ASSIGNED, request.assignments))\n",
         "            shares = request.assignments\n"
         '            saved = [known.saved(self.protocol, shares.get(known.id, b"")) for known in self.members]\n'
@@ -118,7 +118,7 @@ MUTANTS = (
     ),
     Mutant(
         "generations-stand-still",
-        "cluster/groups/rebalance.py",
+        "cluster/groups/classic/rebalance.py",
         "        self.generation += 1\n",
         "        self.generation = max(self.generation, 1)\n",
         "Each rebalance starts a new generation.",
@@ -208,7 +208,7 @@ MUTANTS = (
     ),
     Mutant(
         "former-members-commit-in-transactions",
-        "cluster/groups/group.py",
+        "cluster/groups/classic/group.py",
         "        if generation < 0 and (names_no_member or self.state is State.EMPTY):\n",
         "        if True:\n",
         "A transactional commit of a former member or generation is refused (KIP-447).",
@@ -226,7 +226,7 @@ MUTANTS = (
     ),
     Mutant(
         "old-records-leave-no-time-to-join",
-        "cluster/groups/group.py",
+        "cluster/groups/classic/group.py",
         "known.session_timeout_ms if known.rebalance_timeout_ms < 0 else known.rebalance_timeout_ms",
         "known.rebalance_timeout_ms",
         "A restored member has a time in which it can join again.",
@@ -235,7 +235,7 @@ MUTANTS = (
     ),
     Mutant(
         "groups-of-old-records-are-empty-for-ever",
-        "cluster/groups/group.py",
+        "cluster/groups/classic/group.py",
         "saved.since_ms if saved.since_ms >= 0 else None",
         "saved.since_ms",
         "Where it is not known since when a group is empty, retention counts from the commit.",
@@ -244,7 +244,7 @@ MUTANTS = (
     ),
     Mutant(
         "conversions-leave-syncs-waiting",
-        "cluster/groups/group.py",
+        "cluster/groups/classic/group.py",
         "                self._answer_join(member, JoinReply(code, member.id))\n"
         "                self._answer_sync(member, SyncReply(code))\n",
         "                self._answer_join(member, JoinReply(code, member.id))\n",
@@ -254,7 +254,7 @@ MUTANTS = (
     ),
     Mutant(
         "leaders-that-ask-twice-are-written-twice",
-        "cluster/groups/group.py",
+        "cluster/groups/classic/group.py",
         "if member.id == self.members.leader and not self.is_storing:",
         "if member.id == self.members.leader:",
         "A generation has one assignment in the log.",
@@ -263,7 +263,7 @@ MUTANTS = (
     ),
     Mutant(
         "promised-ids-are-refused",
-        "cluster/groups/group.py",
+        "cluster/groups/classic/group.py",
         "if is_full and member_id not in members.by_id and member_id not in members.pending:",
         "if is_full and member_id not in members.by_id:",
         "A member id that was given out is accepted.",
@@ -272,7 +272,7 @@ MUTANTS = (
     ),
     Mutant(
         "assignments-of-earlier-generations-count",
-        "cluster/groups/rebalance.py",
+        "cluster/groups/classic/rebalance.py",
         "if self.state is not State.COMPLETING_REBALANCE or saved.generation != self.generation:",
         "if self.state is not State.COMPLETING_REBALANCE:",
         "An assignment is that of its generation.",
@@ -281,7 +281,7 @@ MUTANTS = (
     ),
     Mutant(
         "earlier-writes-hold-up-assignments",
-        "cluster/groups/rebalance.py",
+        "cluster/groups/classic/rebalance.py",
         "        self.generation += 1\n        self.is_storing = False\n",
         "        self.generation += 1\n",
         "A new generation gets an assignment, whatever is written still.",
@@ -290,7 +290,7 @@ MUTANTS = (
     ),
     Mutant(
         "former-ids-are-waited-for",
-        "cluster/groups/group.py",
+        "cluster/groups/classic/group.py",
         "        self._has_synced(old.id)\n        self.members.replace",
         "        self.members.replace",
         "A static member that comes back is not waited for under its former id.",
@@ -299,7 +299,7 @@ MUTANTS = (
     ),
     Mutant(
         "session-timeouts-stay-as-they-were",
-        "cluster/groups/group.py",
+        "cluster/groups/classic/group.py",
         "        member.session_timeout_ms = request.session_timeout_ms\n",
         "",
         "A member has the session timeout of its last JoinGroup.",
@@ -344,7 +344,7 @@ MUTANTS = (
     ),
     Mutant(
         "sync-deadlines-hold-for-the-next-rebalance",
-        "cluster/groups/rebalance.py",
+        "cluster/groups/classic/rebalance.py",
         "        self.pending_sync.clear()\n        self.sync_deadline_ms = None\n",
         "        self.pending_sync.clear()\n",
         "A rebalance ends the wait for the syncs before it.",
@@ -353,7 +353,7 @@ MUTANTS = (
     ),
     Mutant(
         "removed-members-are-waited-for",
-        "cluster/groups/rebalance.py",
+        "cluster/groups/classic/rebalance.py",
         "        self.pending_sync.clear()\n        self.sync_deadline_ms = None\n",
         "        self.sync_deadline_ms = None\n",
         "A rebalance ends the wait for the syncs before it.",

@@ -12,6 +12,7 @@ from functools import partial
 from kio.schema.errors import ErrorCode
 
 from cordwood.cluster.errors.refused import Refused
+from cordwood.cluster.groups.classic.group import ClassicGroup
 from cordwood.cluster.groups.consumer.conversion import as_classic, ids_of_names, names_of_ids
 from cordwood.cluster.groups.consumer.embedded import (
     EmbeddedSubscription,
@@ -36,7 +37,6 @@ from cordwood.cluster.groups.exchange import (
     SyncAnswer,
     SyncReply,
 )
-from cordwood.cluster.groups.group import ClassicGroup
 from cordwood.cluster.groups.subscription import CONSUMER
 from cordwood.cluster.groups.target_assignment import NO_PARTITIONS
 from cordwood.storage.steps import Steps, kept

@@ -8,6 +8,7 @@ from uuid import UUID
 from kio.schema.errors import ErrorCode
 
 from cordwood.cluster.errors.refused import Refused
+from cordwood.cluster.groups.classic.members import Member
 from cordwood.cluster.groups.consumer.embedded import (
     EmbeddedSubscription,
     MalformedConsumer,
@@ -21,14 +22,13 @@ from cordwood.cluster.groups.consumer.member import ClassicProtocols, ConsumerMe
 from cordwood.cluster.groups.consumer.reconciliation import all_in, not_taken
 from cordwood.cluster.groups.context import TopicMap
 from cordwood.cluster.groups.exchange import SavedGroup, SavedMember
-from cordwood.cluster.groups.members import Member
 from cordwood.cluster.groups.subscription import CONSUMER
 from cordwood.cluster.groups.target_assignment import NO_PARTITIONS, Partitions
 from cordwood.storage.steps import Steps, portions
 
 if TYPE_CHECKING:
+    from cordwood.cluster.groups.classic.group import ClassicGroup
     from cordwood.cluster.groups.consumer.state import ConsumerGroupState
-    from cordwood.cluster.groups.group import ClassicGroup
 
 _converted_of = attrgetter(
     "id",

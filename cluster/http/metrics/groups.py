@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
 from cordwood.cluster.groups.any_group import GroupKind
-from cordwood.cluster.groups.rebalance import State
+from cordwood.cluster.groups.classic.rebalance import State
 from cordwood.cluster.http.metrics.family import Family, Row, Rows, counters, gauges, histograms
 from cordwood.cluster.http.watched import Watched
 

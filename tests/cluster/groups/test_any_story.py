@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 from kio.schema.errors import ErrorCode
 
-from cordwood.cluster.groups.rebalance import State
+from cordwood.cluster.groups.classic.rebalance import State
 
 names = st.sampled_from(["anna", "ben", "carl", "one", "two"])
 protocols = st.sampled_from(["range", "range sticky", "range sticky", "sticky range"])

@@ -10,10 +10,10 @@ from kio.schema.errors import ErrorCode
 from virtual_time import VirtualTimeLoop, run
 
 from cordwood.cluster.errors.refused import Refused
+from cordwood.cluster.groups.classic.group import METADATA_BYTES_MAX, PENDING_MAX
+from cordwood.cluster.groups.classic.rebalance import State
 from cordwood.cluster.groups.coordinator import Commit, MemberIdentity
 from cordwood.cluster.groups.exchange import Join, MemberProtocol, Sync
-from cordwood.cluster.groups.group import METADATA_BYTES_MAX, PENDING_MAX
-from cordwood.cluster.groups.rebalance import State
 
 
 async def refusal_of(work: Coroutine[Any, Any, object]) -> ErrorCode:

@@ -5,8 +5,8 @@ from dataclasses import replace
 from group_scenario import SESSION_MS, GroupScenario
 from kio.schema.errors import ErrorCode
 
+from cordwood.cluster.groups.classic.rebalance import State
 from cordwood.cluster.groups.exchange import Leaver, Purpose
-from cordwood.cluster.groups.rebalance import State
 
 
 def test_a_heartbeat_returns_the_state_of_the_group(group: GroupScenario) -> None:

@@ -4,9 +4,9 @@ import pytest
 from group_scenario import REBALANCE_MS, SESSION_MS, GroupScenario, protocols
 from kio.schema.errors import ErrorCode
 
+from cordwood.cluster.groups.classic.group import PENDING_MAX
+from cordwood.cluster.groups.classic.rebalance import State
 from cordwood.cluster.groups.exchange import NO_MEMBER, MemberProtocol
-from cordwood.cluster.groups.group import PENDING_MAX
-from cordwood.cluster.groups.rebalance import State
 
 
 def test_a_newcomer_is_given_an_id_and_let_in_when_it_comes_back_with_it(group: GroupScenario) -> None:

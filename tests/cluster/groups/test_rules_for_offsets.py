@@ -5,8 +5,8 @@ import struct
 from group_scenario import GroupScenario
 from kio.schema.errors import ErrorCode
 
+from cordwood.cluster.groups.classic.rebalance import State
 from cordwood.cluster.groups.exchange import MemberProtocol
-from cordwood.cluster.groups.rebalance import State
 from cordwood.cluster.groups.subscription import topics_of
 
 

@@ -12,11 +12,11 @@ from virtual_time import run
 from cordwood.cluster.coordination.shard_store import LOAD_AGAIN_S
 from cordwood.cluster.coordination.topic import PartitionLeadership, partition_of
 from cordwood.cluster.errors.refused import Refused
+from cordwood.cluster.groups.classic.rebalance import State
 from cordwood.cluster.groups.context import GroupContext
 from cordwood.cluster.groups.coordinator import Commit, MemberIdentity
 from cordwood.cluster.groups.exchange import Join, MemberProtocol
 from cordwood.cluster.groups.formats import decode_offset_key
-from cordwood.cluster.groups.rebalance import State
 from cordwood.cluster.groups.removal import FORGET_AGAIN_S
 from cordwood.cluster.groups.shard import UNSAVED_GROUPS_MAX, Shard
 from cordwood.cluster.metadata.image import Image, TopicImage

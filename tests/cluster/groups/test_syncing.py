@@ -4,8 +4,8 @@ import pytest
 from group_scenario import REBALANCE_MS, SESSION_MS, GroupScenario
 from kio.schema.errors import ErrorCode
 
+from cordwood.cluster.groups.classic.rebalance import State
 from cordwood.cluster.groups.exchange import Purpose
-from cordwood.cluster.groups.rebalance import State
 
 
 @pytest.fixture

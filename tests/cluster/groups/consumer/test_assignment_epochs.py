@@ -4,10 +4,10 @@ import pytest
 from consumer_group_scenario import ConsumerGroupScenario
 from kio.schema.errors import ErrorCode
 
+from cordwood.cluster.groups.classic.group import ClassicGroup
 from cordwood.cluster.groups.consumer.conversion import members_of_classic
 from cordwood.cluster.groups.consumer.embedded import encode_assignment
 from cordwood.cluster.groups.exchange import MemberProtocol, SavedGroup, SavedMember
-from cordwood.cluster.groups.group import ClassicGroup
 from cordwood.cluster.groups.settings import GroupSettings
 from cordwood.storage.steps import at_once
 

@@ -9,6 +9,8 @@ import pytest
 from consumer_group_scenario import ConsumerGroupScenario
 from kio.schema.errors import ErrorCode
 
+from cordwood.cluster.groups.classic.group import ClassicGroup
+from cordwood.cluster.groups.classic.rebalance import State
 from cordwood.cluster.groups.consumer.conversion import members_of_classic
 from cordwood.cluster.groups.consumer.embedded import PartitionsByName, encode_assignment, read_assignment
 from cordwood.cluster.groups.consumer.group import ConsumerGroup
@@ -24,8 +26,6 @@ from cordwood.cluster.groups.exchange import (
     Sync,
     SyncReply,
 )
-from cordwood.cluster.groups.group import ClassicGroup
-from cordwood.cluster.groups.rebalance import State
 from cordwood.cluster.groups.settings import MigrationPolicy
 from cordwood.storage.steps import at_once
 

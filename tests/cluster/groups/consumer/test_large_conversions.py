@@ -13,6 +13,7 @@ from virtual_time import run
 from cordwood.cluster.coordination.fields import INT, SHORT, encode_string
 from cordwood.cluster.errors.refused import Refused
 from cordwood.cluster.groups.any_group import GroupKind
+from cordwood.cluster.groups.classic.group import ClassicGroup
 from cordwood.cluster.groups.consumer.embedded import encode_assignment, read_assignment
 from cordwood.cluster.groups.consumer.exchange import ConsumerHeartbeat
 from cordwood.cluster.groups.consumer.group import ConsumerGroup
@@ -21,7 +22,6 @@ from cordwood.cluster.groups.context import GroupContext
 from cordwood.cluster.groups.coordinator import MemberIdentity
 from cordwood.cluster.groups.exchange import Leaver, SavedGroup, SavedMember, Sync
 from cordwood.cluster.groups.formats import encode_group
-from cordwood.cluster.groups.group import ClassicGroup
 from cordwood.storage.records import Record, encode
 from cordwood.storage.steps import at_once
 

@@ -1,4 +1,4 @@
-"""Consumer group state machine: the classic group protocol, without clock or network.
+"""Classic group: a state machine without clock and network.
 
 The rules are those of Kafka's GroupCoordinator (KIP-62, KIP-134, KIP-345, KIP-394, KIP-800, KIP-814). Times are
 milliseconds of one monotonic clock, passed in. `take_effects` returns the effects of each call, and `next_deadline` the
@@ -10,6 +10,8 @@ from collections.abc import Iterable, Sequence
 from kio.schema.errors import ErrorCode
 
 from cordwood.cluster.groups.any_group import ClassicMembership
+from cordwood.cluster.groups.classic.members import Member
+from cordwood.cluster.groups.classic.rebalance import LISTED_MAX, Rebalance, State, listed
 from cordwood.cluster.groups.exchange import (
     NO_MEMBER,
     Join,
@@ -25,8 +27,6 @@ from cordwood.cluster.groups.exchange import (
     SyncAnswer,
     SyncReply,
 )
-from cordwood.cluster.groups.members import Member
-from cordwood.cluster.groups.rebalance import LISTED_MAX, Rebalance, State, listed
 from cordwood.cluster.groups.settings import GroupSettings
 from cordwood.cluster.groups.subscription import CONSUMER
 from cordwood.storage.steps import Steps, portions

@@ -1,4 +1,4 @@
-"""Members of a consumer group: their protocols, the leader, static members, and pending member ids.
+"""Members of a classic group: their protocols, the leader, static members, and pending member ids.
 
 What a group asks about all its members is counted as members come, change and go, so that an event of one member costs
 the same in a group of any size.

@@ -1,4 +1,4 @@
-"""Rebalance of a consumer group from one generation to the next: join, assignment by the leader, sync.
+"""Rebalance of a classic group from one generation to the next: join, assignment by the leader, sync.
 
 Empty → PreparingRebalance (until all have joined, or the rebalance timeout) → CompletingRebalance (until the leader's
 assignment is on disk) → Stable. A member that misses a deadline on the way is removed.
@@ -12,6 +12,7 @@ from itertools import islice
 from kio.schema.errors import ErrorCode
 
 from cordwood.cluster.groups.any_group import AnyGroup, GroupKind
+from cordwood.cluster.groups.classic.members import Member, Members
 from cordwood.cluster.groups.exchange import (
     NO_MEMBER,
     Effect,
@@ -27,7 +28,6 @@ from cordwood.cluster.groups.exchange import (
     SyncAnswer,
     SyncReply,
 )
-from cordwood.cluster.groups.members import Member, Members
 from cordwood.cluster.groups.settings import EXPIRED_PER_TICK_MAX, GroupSettings
 from cordwood.cluster.groups.subscription import CONSUMER
 from cordwood.storage.steps import Steps, portions
