@@ -23,7 +23,7 @@ PROMISES: dict[ErrorCode, tuple[ProduceGuarantee, str]] = {
     ErrorCode.unsupported_for_message_format: (NEVER, "The format is checked before all else, each time."),
     ErrorCode.unsupported_compression_type: (NEVER, "The codec is checked before all else, each time."),
     ErrorCode.invalid_timestamp: (NOT_THIS, "Checked before the append, by a clock that moves on."),
-    ErrorCode.corrupt_message: (NOT_THIS, "The checksum is checked first; the line may do harm once."),
+    ErrorCode.corrupt_message: (NOT_THIS, "The checksum is checked first; the network may flip a bit once."),
     ErrorCode.invalid_required_acks: (NOT_THIS, "Checked before the append."),
     ErrorCode.invalid_topic_exception: (NOT_THIS, "Internal topics are refused before the append."),
     ErrorCode.topic_authorization_failed: (NOT_THIS, "Checked before the append; ACLs change."),

@@ -1,4 +1,4 @@
-"""LogTransactions of one log: the ongoing ones, and the producer states that a truncation may have to bring back.
+"""Transactions of one log: the ongoing ones, and the producer states that a truncation may have to bring back.
 
 A transaction is decided by its marker, and stable once the marker is below the high watermark: until then a truncation
 may remove the marker, and the transaction is ongoing again. Rules as in Kafka's `ProducerStateManager`.

@@ -1,4 +1,4 @@
-"""Requests of a transactional client to its coordinators, repeated until they are accepted, or late on an old line."""
+"""Requests of a transactional client to its coordinators: repeated until accepted, or late on an old connection."""
 
 import asyncio
 import contextlib
@@ -60,11 +60,11 @@ class CoordinatorClient:
         """Ask the transaction coordinator; sometimes so that the request arrives once more, on the old connection."""
         client, address = self._client, self._coordinators.get(TRANSACTION)
         if address is not None and client.rng.random() < self._delayed_share:
-            line = client.set_aside(address)
-            if line is not None and line.is_open:
+            old = client.set_aside(address)
+            if old is not None and old.is_open:
                 client.did("request-on-an-older-connection")
                 self.is_unanswered = True
-                client.loop.create_task(_arrive_late(line, request, client.rng.uniform(*client.rng.choice(DELAYS_S))))
+                client.loop.create_task(_arrive_late(old, request, client.rng.uniform(*client.rng.choice(DELAYS_S))))
         answer, _ = await self.ask(TRANSACTION, request, code_of)
         return answer
 
@@ -108,9 +108,9 @@ class CoordinatorClient:
         return address
 
 
-async def _arrive_late(line: PipelinedConnection, request: Any, delay_s: float) -> None:
+async def _arrive_late(connection: PipelinedConnection, request: Any, delay_s: float) -> None:
     """Send a request on a connection that its client has left, and then close it."""
     await asyncio.sleep(delay_s)
     with contextlib.suppress(OSError):
-        await asyncio.wait_for(line.ask(request), REQUEST_TIMEOUT_S)
-    line.hang_up()
+        await asyncio.wait_for(connection.ask(request), REQUEST_TIMEOUT_S)
+    connection.hang_up()

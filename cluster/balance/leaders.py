@@ -1,4 +1,4 @@
-"""Even leaders by another order of the replicas, which moves no data."""
+"""Balance of leaders, by another order of the replicas, which moves no data."""
 
 from collections import deque
 from collections.abc import Generator, Iterator, Sequence, Set

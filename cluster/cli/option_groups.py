@@ -10,7 +10,9 @@ from typing import Any
 def with_groups(command: Callable[..., None]) -> Callable[..., None]:
     """Give a command the fields of its dataclass parameters as options, and make the dataclasses of them for a call."""
     declared = signature(command)
-    groups = {each.name: each.annotation for each in declared.parameters.values() if is_dataclass(each.annotation)}
+    groups: dict[str, Any] = {
+        each.name: each.annotation for each in declared.parameters.values() if is_dataclass(each.annotation)
+    }
 
     @wraps(command)
     def run(**given: Any) -> None:

@@ -62,7 +62,7 @@ async def answer_all(
     ask: Callable[[Sequence[_RowT]], Awaitable[list[StateAnswer]]],
     call: Call,
 ) -> list[AnsweredTopic]:
-    """StateAnswer each partition of a broker's request, in the order of the request."""
+    """Answer each partition of a broker's request, in the order of the request."""
     rows: list[_RowT] = []
     refusal = None if call.may(CLUSTER_ACTION, CLUSTER) else StateAnswer(UNKNOWN, _REFUSED.code, _REFUSED.message)
     async for topic, partition in call.turns.within((topic, topic.partitions) for topic in request.topics):

@@ -1,4 +1,4 @@
-"""TransactionList over HTTP: the transactional ids of the cluster, the longest open transactions first."""
+"""Transactions over HTTP: the transactional ids of the cluster, the longest open transactions first."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
