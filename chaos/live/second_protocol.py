@@ -119,19 +119,6 @@ class SecondProtocolClient:
         return self._routes.coordinator(TRANSACTION_KEY, self._id, request)
 
 
-class OneBroker:
-    """The routes of a cluster of one broker: everything goes on one connection."""
-
-    def __init__(self, connection: BlockingConnection) -> None:
-        self._connection = connection
-
-    def leader(self, _place: TopicPartition, request: Any) -> Any:
-        return self._connection.ask(request)
-
-    def coordinator(self, _key_type: int, _key: str, request: Any) -> Any:
-        return self._connection.ask(request)
-
-
 class ClusterRoutes:
     """The routes of a cluster, found by the brokers of `bootstrap` and kept until `forget`."""
 

@@ -81,7 +81,7 @@ class _Held:
     last: int
     records: frozenset[int]
     due_s: float
-    """When the member is done with them."""
+    """When the member is done with these records."""
 
 
 @dataclass(slots=True)

@@ -23,7 +23,7 @@ from cordwood.replication.replicas import Replicas
 
 
 class Coordinators:
-    """The factory of them."""
+    """The factory of the coordinators and the audit topic of one broker."""
 
     def __init__(
         self,

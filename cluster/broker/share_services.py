@@ -28,7 +28,7 @@ from cordwood.storage.types import TopicPartition
 
 
 class ShareServices:
-    """The factory and the lifecycle of them."""
+    """The share partitions and the share coordinator of one broker: their construction and their lifecycle."""
 
     def __init__(
         self,

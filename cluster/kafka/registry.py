@@ -13,8 +13,7 @@ from cordwood.cluster.kafka.api_keys import ApiKey
 from cordwood.cluster.kafka.call import ServedApi
 
 KAFKA_APIS = tuple(key for key in ApiKey if key < ApiKey.CREATE_CUT)
-OWN_APIS = tuple(key for key in ApiKey if key >= ApiKey.CREATE_CUT)
-"""The APIs that Kafka does not have. ApiVersions leaves them out: Kafka's clients have no name for them."""
+"""All but Cordwood's own APIs, which ApiVersions leaves out: Kafka's clients have no name for them."""
 
 ADVERTISED_PRODUCE_FROM = 0
 """librdkafka sends uncompressed to brokers that do not advertise Produce from 0 (KAFKA-18659); 0 to 2 are refused."""

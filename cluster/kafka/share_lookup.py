@@ -13,7 +13,7 @@ from cordwood.cluster.kafka.leader_hints import Leader, leader_in
 from cordwood.cluster.kafka.refusals import EXPECTED, code_of
 from cordwood.cluster.kafka.rights import GROUP, READ, TOPIC, refusal_of
 from cordwood.cluster.metadata.image import TopicImage
-from cordwood.cluster.share.led import LedSharePartition
+from cordwood.cluster.share.led_share_partition import LedSharePartition
 from cordwood.cluster.share.share_partition import check_batches
 from cordwood.cluster.share.share_sessions import MemberKey, PartitionId
 from cordwood.cluster.share.states import AcknowledgementBatch, AcknowledgementType, SharePartitionKey

@@ -92,6 +92,11 @@ async def answer_all(
     return answered
 
 
+def read_of(key: SharePartitionKey, partition: Any) -> StateRead:
+    """Return the read of a ReadShareGroupState or ReadShareGroupStateSummary request."""
+    return StateRead(key, partition.leader_epoch)
+
+
 def change_of(key: SharePartitionKey, partition: Any) -> StateChange:
     """Return the change of a WriteShareGroupState request. Raises ValueError, also for more than a leader sends."""
     if len(partition.state_batches) > WRITE_BATCHES_MAX:

@@ -38,7 +38,7 @@ class MemoryPool:
     own: int = 0
     """Bytes reserved for this pool."""
     others: tuple["MemoryPool", ...] = ()
-    """Pools that share the common limit `total` with it."""
+    """Pools that share the common limit `total` with this one."""
     total: int = UNLIMITED
     above: int = 0
     """Bytes above the common limit for requests that would not fit into it."""

@@ -20,7 +20,7 @@ from cordwood.cluster.metadata.image import Image, changed_topics
 from cordwood.cluster.resources.turns import Turns
 from cordwood.cluster.share.coordinator import StateChange
 from cordwood.cluster.share.dead_letters import Copied, DeadLetterCause, DeadLetters, Undeliverable
-from cordwood.cluster.share.led import LedSharePartition
+from cordwood.cluster.share.led_share_partition import LedSharePartition
 from cordwood.cluster.share.lock_timers import LockTimers
 from cordwood.cluster.share.measures import ShareMeasures
 from cordwood.cluster.share.persister import SharePersister

@@ -19,7 +19,7 @@ from cordwood.chaos.live.broker_views import (
     coordinator_seen_by,
 )
 from cordwood.chaos.live.rounds import probe_of
-from cordwood.chaos.live.second_protocol import ClusterRoutes, OneBroker, Produced, SecondProtocolClient, initialized
+from cordwood.chaos.live.second_protocol import ClusterRoutes, Produced, SecondProtocolClient, initialized
 from cordwood.client.blocking import BlockingConnection, connect
 from cordwood.cluster.kafka.api_keys import ApiKey
 from cordwood.storage.records import Record
@@ -27,6 +27,19 @@ from cordwood.storage.types import ProducerIdAndEpoch, TopicPartition
 
 WAIT_S = 30.0
 GROUP = "a group"
+
+
+class OneBroker:
+    """The routes of a cluster of one broker: everything goes on one connection."""
+
+    def __init__(self, connection: BlockingConnection) -> None:
+        self._connection = connection
+
+    def leader(self, _place: TopicPartition, request: Any) -> Any:
+        return self._connection.ask(request)
+
+    def coordinator(self, _key_type: int, _key: str, request: Any) -> Any:
+        return self._connection.ask(request)
 
 
 class Client:

@@ -118,7 +118,7 @@ class SavedShareGroup:
     targets: dict[str, Partitions] = field(default_factory=dict)
     currents: dict[str, ShareCurrentAssignment] = field(default_factory=dict)
     keys: list[ShareRecordKey] = field(default_factory=list)
-    """The keys of all of them."""
+    """The keys of all these records."""
 
 
 def place_of(key: ShareRecordKey) -> int:

@@ -94,7 +94,7 @@ class QueueClient:
     """When it gets an empty answer even if not every leader has been asked."""
     answer: "asyncio.Future[TakeAnswer]"
     asked: set[int] = field(default_factory=set)
-    """The leaders that had nothing for it."""
+    """The leaders that had no records for this request."""
 
 
 @dataclass(eq=False, slots=True)

@@ -23,8 +23,8 @@ from kio.schema.errors import ErrorCode
 
 from cordwood.cluster.errors.refused import Refused
 from cordwood.cluster.kafka.api_keys import ApiKey
-from cordwood.cluster.kafka.asked import by_topic
 from cordwood.cluster.kafka.call import NO_THROTTLE, Call
+from cordwood.cluster.kafka.named_partitions import by_topic
 from cordwood.cluster.kafka.rights import CLUSTER, CLUSTER_ACTION, TOPIC, TRANSACTIONAL_ID, WRITE, Right, Rights
 from cordwood.cluster.kafka.rows import rows
 from cordwood.cluster.kafka.transactions import code_for, codes_of_unknown

@@ -11,8 +11,8 @@ from kio.schema.describe_log_dirs.v4.response import (
 from kio.schema.errors import ErrorCode
 
 from cordwood.cluster.kafka.api_keys import ApiKey
-from cordwood.cluster.kafka.asked import by_topic
 from cordwood.cluster.kafka.call import NO_THROTTLE, Call
+from cordwood.cluster.kafka.named_partitions import by_topic
 from cordwood.cluster.kafka.rights import CLUSTER, DESCRIBE, Right, Rights
 from cordwood.cluster.kafka.rows import rows
 from cordwood.replication.log_directory import LogDirectory

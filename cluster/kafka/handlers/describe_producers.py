@@ -7,8 +7,8 @@ from kio.schema.describe_producers.v0.response import PartitionResponse, Produce
 from kio.schema.errors import ErrorCode
 
 from cordwood.cluster.kafka.api_keys import ApiKey
-from cordwood.cluster.kafka.asked import by_topic
 from cordwood.cluster.kafka.call import NO_THROTTLE, Call
+from cordwood.cluster.kafka.named_partitions import by_topic
 from cordwood.cluster.kafka.refusals import EXPECTED, code_of
 from cordwood.cluster.kafka.rights import READ, TOPIC, Right, Rights, refusal_of
 from cordwood.cluster.kafka.rows import rows

@@ -22,10 +22,10 @@ from kio.schema.errors import ErrorCode
 from cordwood.cluster.errors.refused import Refused
 from cordwood.cluster.groups.share.state_requests import StateSummary
 from cordwood.cluster.kafka.api_keys import ApiKey
-from cordwood.cluster.kafka.asked import by_topic
 from cordwood.cluster.kafka.call import NO_THROTTLE, Call
 from cordwood.cluster.kafka.fetch_request import READ_UNCOMMITTED
 from cordwood.cluster.kafka.handlers.list_offsets import LATEST
+from cordwood.cluster.kafka.named_partitions import by_topic
 from cordwood.cluster.kafka.rights import DESCRIBE, GROUP, TOPIC, Right, Rights, refusal_of
 from cordwood.cluster.kafka.rows import rows
 from cordwood.storage.types import TopicPartition

@@ -11,8 +11,8 @@ from kio.schema.errors import ErrorCode
 
 from cordwood.cluster.errors.refused import Refused
 from cordwood.cluster.kafka.api_keys import ApiKey
-from cordwood.cluster.kafka.asked import by_topic
 from cordwood.cluster.kafka.call import NO_THROTTLE, Call
+from cordwood.cluster.kafka.named_partitions import by_topic
 from cordwood.cluster.kafka.proposals import propose
 from cordwood.cluster.kafka.rights import ALTER, CLUSTER, Right, Rights, refusal_of
 from cordwood.cluster.kafka.rows import rows

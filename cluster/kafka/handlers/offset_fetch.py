@@ -31,9 +31,9 @@ from cordwood.cluster.errors.refused import Refused
 from cordwood.cluster.groups.formats import CommittedOffset
 from cordwood.cluster.groups.offsets import OffsetsByPartition
 from cordwood.cluster.kafka.api_keys import ApiKey
-from cordwood.cluster.kafka.asked import by_topic
 from cordwood.cluster.kafka.call import NO_THROTTLE, Call
 from cordwood.cluster.kafka.codec import upgrade_request as upgrade_by_name
+from cordwood.cluster.kafka.named_partitions import by_topic
 from cordwood.cluster.kafka.named_topics import TopicRow, topic_name
 from cordwood.cluster.kafka.rights import DESCRIBE, GROUP, TOPIC, Right, Rights, refusal_of
 from cordwood.cluster.kafka.rows import generated, rows

@@ -3,7 +3,7 @@
 A read fences the leaders of earlier leader epochs. A share partition without state gets one.
 """
 
-from kio.schema.read_share_group_state.v0.request import PartitionData, ReadShareGroupStateRequest
+from kio.schema.read_share_group_state.v0.request import ReadShareGroupStateRequest
 from kio.schema.read_share_group_state.v0.response import PartitionResult, ReadShareGroupStateResponse, ReadStateResult
 from kio.schema.read_share_group_state.v0.response import StateBatch as WireBatch
 
@@ -11,16 +11,15 @@ from cordwood.cluster.kafka.api_keys import ApiKey
 from cordwood.cluster.kafka.call import Call
 from cordwood.cluster.kafka.rights import CLUSTER, CLUSTER_ACTION, Right, Rights
 from cordwood.cluster.kafka.rows import rows
-from cordwood.cluster.kafka.share_states import AnsweredPartition, AnsweredTopic, answer_all
-from cordwood.cluster.share.coordinator import StateRead
-from cordwood.cluster.share.states import SharePartitionKey, StateBatch
+from cordwood.cluster.kafka.share_states import AnsweredPartition, AnsweredTopic, answer_all, read_of
+from cordwood.cluster.share.states import StateBatch
 
 KEY = ApiKey.READ_SHARE_GROUP_STATE
 RIGHTS: Rights = (Right(CLUSTER_ACTION, CLUSTER),)
 
 
 async def handle(request: ReadShareGroupStateRequest, call: Call) -> ReadShareGroupStateResponse:
-    answered = await answer_all(request, _row, call.services.share_coordinator.read, call)
+    answered = await answer_all(request, read_of, call.services.share_coordinator.read, call)
     return ReadShareGroupStateResponse(results=rows(_topic, answered))
 
 
@@ -48,7 +47,3 @@ def _batch(batch: StateBatch) -> WireBatch:
         delivery_state=int(batch.state),
         delivery_count=batch.delivery_count,
     )
-
-
-def _row(key: SharePartitionKey, partition: PartitionData) -> StateRead:
-    return StateRead(key, partition.leader_epoch)

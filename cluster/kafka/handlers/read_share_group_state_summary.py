@@ -3,7 +3,7 @@
 Version notes: 1 adds the number of records whose delivery is complete (KIP-1226).
 """
 
-from kio.schema.read_share_group_state_summary.v1.request import PartitionData, ReadShareGroupStateSummaryRequest
+from kio.schema.read_share_group_state_summary.v1.request import ReadShareGroupStateSummaryRequest
 from kio.schema.read_share_group_state_summary.v1.response import (
     PartitionResult,
     ReadShareGroupStateSummaryResponse,
@@ -14,16 +14,14 @@ from cordwood.cluster.kafka.api_keys import ApiKey
 from cordwood.cluster.kafka.call import Call
 from cordwood.cluster.kafka.rights import CLUSTER, CLUSTER_ACTION, Right, Rights
 from cordwood.cluster.kafka.rows import rows
-from cordwood.cluster.kafka.share_states import AnsweredPartition, AnsweredTopic, answer_all
-from cordwood.cluster.share.coordinator import StateRead
-from cordwood.cluster.share.states import SharePartitionKey
+from cordwood.cluster.kafka.share_states import AnsweredPartition, AnsweredTopic, answer_all, read_of
 
 KEY = ApiKey.READ_SHARE_GROUP_STATE_SUMMARY
 RIGHTS: Rights = (Right(CLUSTER_ACTION, CLUSTER),)
 
 
 async def handle(request: ReadShareGroupStateSummaryRequest, call: Call) -> ReadShareGroupStateSummaryResponse:
-    answered = await answer_all(request, _row, call.services.share_coordinator.summarize, call)
+    answered = await answer_all(request, read_of, call.services.share_coordinator.summarize, call)
     return ReadShareGroupStateSummaryResponse(results=rows(_topic, answered))
 
 
@@ -43,7 +41,3 @@ def _partition(answered: AnsweredPartition) -> PartitionResult:
         start_offset=state.start_offset,
         delivery_complete_count=state.delivery_complete_count,
     )
-
-
-def _row(key: SharePartitionKey, partition: PartitionData) -> StateRead:
-    return StateRead(key, partition.leader_epoch)

@@ -36,7 +36,7 @@ from cordwood.cluster.kafka.share_lookup import (
 )
 from cordwood.cluster.kafka.share_states import NO_ID
 from cordwood.cluster.kafka.wire import Malformed, decoded_bytes
-from cordwood.cluster.share.led import LedSharePartition
+from cordwood.cluster.share.led_share_partition import LedSharePartition
 from cordwood.cluster.share.share_partitions import Opening, SharePartitions, opened
 from cordwood.cluster.share.share_sessions import FINAL_EPOCH, INITIAL_EPOCH, MemberKey, PartitionId, ShareSession
 from cordwood.cluster.share.states import SharePartitionKey

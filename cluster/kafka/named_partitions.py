@@ -1,4 +1,4 @@
-"""Deduplication of the partitions that a request names, by topic."""
+"""Partitions that a request names, once each, by topic."""
 
 from collections.abc import Iterable
 from typing import TypeVar
