@@ -7,6 +7,7 @@ import os
 import time
 from collections.abc import Coroutine
 from contextlib import ExitStack
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 from urllib.parse import unquote, urlsplit
@@ -14,6 +15,7 @@ from urllib.parse import unquote, urlsplit
 import typer
 
 from cordwood.cluster.cli.exits import ExitCode, Failure
+from cordwood.cluster.cli.option_groups import with_groups
 from cordwood.cluster.cli.options import REPLICAS_MAX, AsJson
 from cordwood.cluster.cli.output import note, print_json, print_json_line, print_rows
 
@@ -28,55 +30,61 @@ Result = TypeVar("Result")
 
 app = typer.Typer(no_args_is_help=True, help="Read an archive without brokers, and restore a cluster from it.")
 
-Url = Annotated[
-    str,
-    typer.Option(
-        "--url",
-        envvar="CORDWOOD_ARCHIVE_URL",
-        metavar="URL",
-        help="The archive.url of the brokers: s3://bucket/prefix, gs://…, az://container/prefix or file:///directory.",
-    ),
-]
-CredentialsFile = Annotated[
-    Path | None,
-    typer.Option(
-        "--credentials-file",
-        envvar="CORDWOOD_ARCHIVE_CREDENTIALS_FILE",
-        metavar="FILE",
-        help="A file of obstore's settings, such as aws_access_key_id. The environment has the rest.",
-    ),
-]
-ClusterId = Annotated[
-    str, typer.Option("--cluster-id", metavar="ID", help="The cluster, if the archive has more than one.")
-]
+
+@dataclass(frozen=True, slots=True)
+class ArchiveOptions:
+    """The archive of one cluster."""
+
+    url: Annotated[
+        str,
+        typer.Option(
+            "--url",
+            envvar="CORDWOOD_ARCHIVE_URL",
+            metavar="URL",
+            help="The archive.url of the brokers: s3://bucket/prefix, gs://…, az://container/prefix or"
+            " file:///directory.",
+        ),
+    ]
+    credentials: Annotated[
+        Path | None,
+        typer.Option(
+            "--credentials-file",
+            envvar="CORDWOOD_ARCHIVE_CREDENTIALS_FILE",
+            metavar="FILE",
+            help="A file of obstore's settings, such as aws_access_key_id. The environment has the rest.",
+        ),
+    ] = None
+    cluster_id: Annotated[
+        str, typer.Option("--cluster-id", metavar="ID", help="The cluster, if the archive has more than one.")
+    ] = ""
+
+
 Topics = Annotated[list[str] | None, typer.Option("--topic", metavar="NAME", help="Only this topic; may be repeated.")]
 
 
 @app.command()
+@with_groups
 def status(
-    url: Url,
-    credentials: CredentialsFile = None,
-    cluster_id: ClusterId = "",
+    archive: ArchiveOptions,
     topics: Topics = None,
     as_json: AsJson = False,
 ) -> None:
     """Show the offsets and sizes of the archived partitions. Reads names, sizes and commits only."""
-    found = _run(_verified(url, credentials, cluster_id, topics or [], reads_all=False))
+    found = _run(_verified(archive, topics or [], reads_all=False))
     headings = ["topic", "partition", "start", "end", "segments", "bytes", "findings"]
     rows = [{**_row(one), "findings": len(one.findings)} for one in found]
     print_rows(rows, headings, as_json, "The archive has no partitions.")
 
 
 @app.command()
+@with_groups
 def verify(
-    url: Url,
-    credentials: CredentialsFile = None,
-    cluster_id: ClusterId = "",
+    archive: ArchiveOptions,
     topics: Topics = None,
     as_json: AsJson = False,
 ) -> None:
     """Read every object and compare it with its checksum. Exits with 1 if one is missing or damaged."""
-    found = _run(_verified(url, credentials, cluster_id, topics or [], reads_all=True))
+    found = _run(_verified(archive, topics or [], reads_all=True))
     findings = [finding for one in found for finding in one.findings]
     if as_json:
         rows = [{**_row(one), "findings": [finding._asdict() for finding in one.findings]} for one in found]
@@ -92,10 +100,9 @@ def verify(
 
 
 @app.command()
+@with_groups
 def sweep(
-    url: Url,
-    credentials: CredentialsFile = None,
-    cluster_id: ClusterId = "",
+    archive: ArchiveOptions,
     delete: Annotated[
         bool, typer.Option("--delete", help="Delete the objects; without it they are only listed.")
     ] = False,
@@ -115,7 +122,7 @@ def sweep(
         from cordwood.archive import sweep as sweeping
         from cordwood.archive.sweep import orphans
 
-        store, cluster = await _opened(url, credentials, cluster_id)
+        store, cluster = await _opened(archive)
         found: list[sweeping.Orphan] = []
         async for orphan in orphans(store, cluster, _now_ms(), int(older_than_hours * HOUR_MS)):
             if as_json:
@@ -162,11 +169,10 @@ AllLocal = Annotated[
 
 
 @app.command()
+@with_groups
 def restore(
-    url: Url,
+    archive: ArchiveOptions,
     log_dirs: LogDirs,
-    credentials: CredentialsFile = None,
-    cluster_id: ClusterId = "",
     brokers: Brokers = "",
     voters: Voters = "",
     replication_factor: ReplicationFactor = None,
@@ -192,7 +198,7 @@ def restore(
         from cordwood.cluster.broker import restoration
         from cordwood.storage.real_disk import RealDisk
 
-        store, cluster = await _opened(url, credentials, cluster_id)
+        store, cluster = await _opened(archive)
         wanted = await restoration.plan(store, cluster, known, quorum, replication_factor)
         done = []
         async for one in restoration.restore(
@@ -247,12 +253,10 @@ def _row(one: "PartitionVerified") -> dict[str, object]:
     }
 
 
-async def _verified(
-    url: str, credentials: Path | None, cluster_id: str, topics: list[str], *, reads_all: bool
-) -> list["PartitionVerified"]:
+async def _verified(archive: ArchiveOptions, topics: list[str], *, reads_all: bool) -> list["PartitionVerified"]:
     from cordwood.archive.verify import verify as partitions
 
-    store, cluster = await _opened(url, credentials, cluster_id)
+    store, cluster = await _opened(archive)
     found = [one async for one in partitions(store, cluster, topics, reads_all=reads_all)]
     missing = sorted(set(topics) - {one.topic.name for one in found})
     if missing:
@@ -260,15 +264,16 @@ async def _verified(
     return found
 
 
-async def _opened(url: str, credentials: Path | None, cluster_id: str) -> tuple["ObstoreStore", str]:
+async def _opened(archive: ArchiveOptions) -> tuple["ObstoreStore", str]:
     """Return the store and the cluster's id. Raises Failure."""
     from cordwood.archive.commits import read_clusters
     from cordwood.archive.obstore_store import credentials_in, open_store
 
+    url, cluster_id = archive.url, archive.cluster_id
     # Opened for a broker, a directory is made if it is missing.
     if url.startswith("file://") and not Path(unquote(urlsplit(url).path)).is_dir():
         raise Failure(f"{url} has no archive.")
-    store = open_store(url, {} if credentials is None else credentials_in(str(credentials)))
+    store = open_store(url, {} if archive.credentials is None else credentials_in(str(archive.credentials)))
     known = await read_clusters(store)
     if cluster_id in known:
         return store, cluster_id

@@ -3,6 +3,7 @@
 import sys
 import time
 from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -21,6 +22,7 @@ from cordwood.cluster.cli.open_transactions import (
     searched,
     write_abort_marker,
 )
+from cordwood.cluster.cli.option_groups import with_groups
 from cordwood.cluster.cli.options import (
     DEFAULT_SERVERS,
     INT16_MAX,
@@ -234,20 +236,36 @@ def find_hanging(
     print_rows(rows, headings, as_json, "No transaction hangs.")
 
 
-@app.command()
-def abort(
-    topic: OfTopic,
-    partition: OfPartition,
+@dataclass(frozen=True, slots=True)
+class NamedTransaction:
+    """An open transaction of a partition, by one or more of its properties."""
+
     start_offset: Annotated[
         int | None,
         typer.Option("--start-offset", min=0, max=INT64_MAX, help="The transaction that begins at this offset."),
-    ] = None,
+    ] = None
     producer_id: Annotated[
         int | None, typer.Option("--producer-id", min=0, max=INT64_MAX, help="The transaction of this producer.")
-    ] = None,
+    ] = None
     producer_epoch: Annotated[
         int | None, typer.Option("--producer-epoch", min=0, max=INT16_MAX, help="Only if the producer has this epoch.")
-    ] = None,
+    ] = None
+
+    def matches(self, found: OpenTransaction) -> bool:
+        """Return whether a transaction has all properties that are given."""
+        return (
+            self.start_offset in (None, found.start_offset)
+            and self.producer_id in (None, found.producer_id)
+            and self.producer_epoch in (None, found.producer_epoch)
+        )
+
+
+@app.command()
+@with_groups
+def abort(
+    topic: OfTopic,
+    partition: OfPartition,
+    named: NamedTransaction,
     coordinator_epoch: Annotated[
         int | None,
         typer.Option(
@@ -269,14 +287,14 @@ def abort(
 
     A transaction is refused if its coordinator still has it: the coordinator ends it, at the latest after its timeout.
     """
-    if start_offset is None and producer_id is None:
+    if named.start_offset is None and named.producer_id is None:
         raise Failure(
             "name the transaction with --start-offset or --producer-id: `cordwood transaction find-hanging` has them.",
             ExitCode.USAGE,
         )
     place = TopicPartition(topic, partition)
     with cluster_admin(target_of(servers, command_config)) as admin:
-        found = _chosen(place, open_in(admin, place), start_offset, producer_id, producer_epoch)
+        found = _chosen(place, open_in(admin, place), named)
         known = coordinated(admin, {found.producer_id}).get(found.producer_id)
         if known is not None and is_expected(found, known) and not force:
             raise _not_hanging(known)
@@ -349,20 +367,10 @@ def _print_described(found: dict[str, Any]) -> None:
         print_table(["TOPIC", "PARTITION"], [list(place.values()) for place in found["partitions"]])
 
 
-def _chosen(
-    place: TopicPartition,
-    open_here: Sequence[OpenTransaction],
-    start_offset: int | None,
-    producer_id: int | None,
-    producer_epoch: int | None,
-) -> OpenTransaction:
+def _chosen(place: TopicPartition, open_here: Sequence[OpenTransaction], named: NamedTransaction) -> OpenTransaction:
     """Return the transaction that the options name. Raises Failure."""
     for found in open_here:
-        if (
-            start_offset in (None, found.start_offset)
-            and producer_id in (None, found.producer_id)
-            and producer_epoch in (None, found.producer_epoch)
-        ):
+        if named.matches(found):
             return found
     raise Failure(
         f"{place.topic}-{place.partition} has no such open transaction: see `cordwood transaction describe-producers"
