@@ -5,57 +5,40 @@ import random
 from collections.abc import Callable
 from typing import Any
 
+from coordinators_in_memory import CoordinatorsInMemory
 from kio.schema.errors import ErrorCode
-from offsets_in_memory import FIRST, OffsetsInMemory
+from offsets_in_memory import OffsetsInMemory
 from share_states_in_memory import StatesInMemory
 
-from cordwood.cluster.coordination.topic import partition_of
 from cordwood.cluster.errors.refused import Refused
 from cordwood.cluster.groups.context import GroupContext
 from cordwood.cluster.groups.coordinator import Commit, GroupCoordinator, MemberIdentity
 from cordwood.cluster.groups.exchange import Join, JoinReply, Leaver, MemberProtocol, Sync, SyncReply
 from cordwood.cluster.groups.settings import GroupSettings
-from cordwood.cluster.metadata.image import Image
 from cordwood.storage.types import ProducerIdAndEpoch, TopicPartition
 
 GROUP = "group"
-DEADLINE_S = 3600.0
 PRODUCER = ProducerIdAndEpoch(7, 0)
 
 
-class CoordinatorFixture:
-    """Group coordinators and their clients; needs a running loop. `restart` keeps only what was appended."""
+class CoordinatorFixture(CoordinatorsInMemory[GroupCoordinator]):
+    """Group coordinators and their clients."""
+
+    key = GROUP
 
     def __init__(self, brokers: int = 1, context: GroupContext | None = None, **settings: int) -> None:
         self.settings = GroupSettings(**settings)
         self.context = GroupContext(self.settings) if context is None else context
-        self.topic = OffsetsInMemory()
         self.share_states = StatesInMemory()
         self.topics = {"flights", "planes"}
         self.rng = random.Random(1)
         self.members: dict[str, str] = {}
         self.verified: list[TopicPartition] = []
         self.generation = -1
-        self._loop = asyncio.get_running_loop()
-        self.leader = FIRST
-        self.coordinators: dict[int, GroupCoordinator] = {}
-        for broker in range(FIRST, FIRST + brokers):
-            self.open(broker)
+        super().__init__(OffsetsInMemory(), brokers)
 
-    @property
-    def coordinator(self) -> GroupCoordinator:
-        """The coordinator that the members have found."""
-        return self.coordinators[self.leader]
-
-    @property
-    def partition(self) -> int:
-        return partition_of(GROUP, self.topic.partition_count)
-
-    def wall_clock(self) -> int:
-        return 1_700_000_000_000 + round(self._loop.time() * 1000)
-
-    def open(self, broker: int = FIRST) -> None:
-        self.coordinators[broker] = GroupCoordinator(
+    def made(self, broker: int) -> GroupCoordinator:
+        return GroupCoordinator(
             context=self.context,
             topic=self.topic.seen_by(broker),
             topic_exists=self.topics.__contains__,
@@ -63,31 +46,14 @@ class CoordinatorFixture:
             rng=self.rng,
             persister=self.share_states,
         )
-        self.coordinators[broker].start()
-
-    async def restart(self) -> None:
-        await self.coordinator.close()
-        self.open(self.leader)
-        await self.loaded()
 
     async def loaded(self) -> None:
         await self.until(lambda: self.code_of(self.coordinator.groups) is ErrorCode.none)
-
-    def elect(self, broker: int, **changes: int) -> None:
-        """Elect another leader of the group's partition. All brokers learn of it, and the members find the leader."""
-        self.topic.elect(self.partition, broker, **changes)
-        self.leader = broker
-        self.tell_all()
 
     def leave_without_leader(self) -> None:
         """Leave the group's partition without a leader. The members still know the last one."""
         self.topic.elect(self.partition, None)
         self.tell_all()
-
-    def tell_all(self) -> None:
-        """Notify every coordinator of a metadata change."""
-        for coordinator in self.coordinators.values():
-            coordinator.on_metadata_change(Image(1), Image(2))
 
     def compact(self) -> None:
         """Compact the group's partition, as the log cleaner does."""
@@ -180,10 +146,3 @@ class CoordinatorFixture:
         except Refused as refusal:
             return refusal.code
         return ErrorCode.none
-
-    async def until(self, is_so: Callable[[], bool]) -> None:
-        """Wait for a condition."""
-        deadline = self._loop.time() + DEADLINE_S
-        while not is_so():
-            assert self._loop.time() < deadline, "it never came to be"
-            await asyncio.sleep(0.001)

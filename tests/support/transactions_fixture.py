@@ -6,11 +6,11 @@ from functools import wraps
 from typing import Any
 from uuid import UUID
 
+from coordinators_in_memory import CoordinatorsInMemory
 from kio.schema.errors import ErrorCode
 from offsets_in_memory import FIRST, OffsetsInMemory
 from virtual_time import run
 
-from cordwood.cluster.coordination.topic import partition_of
 from cordwood.cluster.errors.refused import Refused
 from cordwood.cluster.metadata.image import Image, TopicImage
 from cordwood.cluster.proposals.topics import TRANSACTION_STATE
@@ -23,22 +23,22 @@ from cordwood.storage.types import ProducerIdAndEpoch, TopicPartition
 
 ID = "pay"
 TIMEOUT_MS = 60_000
-DEADLINE_S = 3600.0
 SECOND = FIRST + 1
 """The broker that the tests elect."""
 ONE, TWO = TopicPartition("flights", 0), TopicPartition("flights", 1)
 
 
-class TransactionsFixture:
-    """Coordinators by broker, and one client; needs a running loop in virtual time.
+class TransactionsFixture(CoordinatorsInMemory[TransactionCoordinator]):
+    """Coordinators by broker, and one client.
 
     `topics` are the ids of the topics by name, and `leaders` the leaders of partitions other than FIRST. The brokers'
     answers to markers have the codes of `codes`, NONE by default, and wait until `gate` is set.
     """
 
+    key = ID
+
     def __init__(self, brokers: int = 1, **settings: int) -> None:
         self.settings = TransactionSettings(**settings)
-        self.topic = OffsetsInMemory(name=TRANSACTION_STATE)
         self.topics = {"flights": UUID(int=1), "planes": UUID(int=2)}
         self.leaders: dict[TopicPartition, int] = {}
         self.codes: dict[TopicPartition, list[ErrorCode]] = {}
@@ -49,27 +49,14 @@ class TransactionsFixture:
         self.written: list[tuple[TopicPartition, Marker]] = []
         self.producer = ProducerIdAndEpoch(-1, -1)
         self.producer_ids = 0
-        self.leader = FIRST
         self.clock_jump_ms = 0
-        self._loop = asyncio.get_running_loop()
-        self.coordinators: dict[int, TransactionCoordinator] = {}
-        for broker in range(FIRST, FIRST + brokers):
-            self.open(broker)
-
-    @property
-    def coordinator(self) -> TransactionCoordinator:
-        """The coordinator that the client has found."""
-        return self.coordinators[self.leader]
-
-    @property
-    def partition(self) -> int:
-        return partition_of(ID, self.topic.partition_count)
+        super().__init__(OffsetsInMemory(name=TRANSACTION_STATE), brokers)
 
     def wall_clock(self) -> int:
-        return 1_700_000_000_000 + round(self._loop.time() * 1000) + self.clock_jump_ms
+        return super().wall_clock() + self.clock_jump_ms
 
-    def open(self, broker: int = FIRST) -> None:
-        self.coordinators[broker] = TransactionCoordinator(
+    def made(self, broker: int) -> TransactionCoordinator:
+        return TransactionCoordinator(
             settings=self.settings,
             topic=self.topic.seen_by(broker),
             topic_id=self.topics.get,
@@ -78,26 +65,9 @@ class TransactionsFixture:
             next_producer_id=self._next_producer_id,
             wall_clock=self.wall_clock,
         )
-        self.coordinators[broker].start()
-
-    async def restart(self) -> None:
-        await self.coordinator.close()
-        self.open(self.leader)
-        await self.loaded()
 
     async def loaded(self) -> None:
         await self.until(lambda: not self.coordinator._store.is_loading)
-
-    def elect(self, broker: int, **changes: int) -> None:
-        """Elect another leader of the transactional id's partition. All brokers and the client learn of it."""
-        self.topic.elect(self.partition, broker, **changes)
-        self.leader = broker
-        self.tell_all()
-
-    def tell_all(self) -> None:
-        """Notify every coordinator of a metadata change."""
-        for coordinator in self.coordinators.values():
-            coordinator.on_metadata_change(Image(1), Image(2))
 
     def delete_topic(self, name: str, *, created_again: bool = False) -> None:
         topic = TopicImage(self.topics.pop(name), name, ())
@@ -138,13 +108,6 @@ class TransactionsFixture:
         except Refused as refusal:
             return refusal.code
         return ErrorCode.none
-
-    async def until(self, is_so: Callable[[], bool]) -> None:
-        """Wait for a condition."""
-        deadline = self._loop.time() + DEADLINE_S
-        while not is_so():
-            assert self._loop.time() < deadline, "it never came to be"
-            await asyncio.sleep(0.02)
 
     def markers(self) -> list[tuple[TopicPartition, str, int]]:
         """Return what was written: partition, verb and producer epoch."""
