@@ -5,6 +5,7 @@ from typing import Protocol
 
 from cordwood.storage.disk import Bytes
 from cordwood.storage.slices import Slice
+from cordwood.storage.steps import Steps
 
 Chunk = bytes | Slice
 """Bytes to send, or a slice of a segment that is read while it is sent."""
@@ -31,5 +32,8 @@ class Channel(Protocol):
         ...
 
 
-Dial = Callable[[str, int, Callable[[memoryview], None]], Awaitable[Channel]]
+Received = Callable[[memoryview], Steps[None] | None]
+"""Handles a frame, or returns the steps that handle the rest of it. The next frame has to wait for their end."""
+
+Dial = Callable[[str, int, Received], Awaitable[Channel]]
 """Connects to host and port, and passes every frame to the function. Raises OSError or TimeoutError."""

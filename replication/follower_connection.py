@@ -46,6 +46,12 @@ if TYPE_CHECKING:
 PUSH_BYTES = 1 << 20
 SHARE_BYTES = 64 << 10
 """Smallest share of a stream in a push while other streams wait: smaller reads would cost more than they share."""
+STREAMS_PER_PUSH = 128
+"""Streams of a push, whose batches are collected in one step of the event loop: some 3 ms."""
+SEEN_PER_STREAM = 16
+"""Waiting streams that are looked through for each stream of a push: those of replicas in sync come first."""
+LOOK_ON_S = 0.01
+"""Time until others are looked through, if limits hold back all that were."""
 BEGUN_PER_STEP = 64
 """Streams begun in one iteration of the event loop: a follower of thousands of partitions asks for all at once."""
 WATERMARKS_PER_STEP = 1024
@@ -233,33 +239,43 @@ class FollowerConnection:
             self._begin_some()
         rows, self._answers = self._answers, []
         chunks: list[Chunk] = []
-        size = 0
+        size = waiting = 0
+        for directory in self._directories.values():
+            if directory.with_data:
+                waiting += 1
         for directory in self._directories.values():
             if directory.with_data and directory.window.may_send():
-                size += self._fill(directory, rows, chunks)
+                size += self._fill(directory, STREAMS_PER_PUSH // waiting, rows, chunks)
         if rows:
             self._channel.push([encode_push(rows, size), *chunks])
 
-    def _fill(self, directory: FollowerDirectory, rows: list[PushRow], chunks: list[Chunk]) -> int:
-        """Collect the next push to one log directory, in-sync replicas first. Return its size in bytes."""
-        window = directory.window
+    def _fill(self, directory: FollowerDirectory, most: int, rows: list[PushRow], chunks: list[Chunk]) -> int:
+        """Collect the next push to one log directory, of `most` streams, in-sync replicas first. Return its bytes."""
+        window, waiting = directory.window, len(directory.with_data)
         budget = left = min(PUSH_BYTES, window.credit)
         in_sync: list[ReplicaStream] = []
         catching_up: list[ReplicaStream] = []
-        for stream in directory.with_data:
+        for stream in islice(directory.with_data, most * SEEN_PER_STREAM):
             (in_sync if stream.leader.view.counts_on(self.broker_id) else catching_up).append(stream)
         if in_sync:
-            left -= self._take(in_sync, left, rows, chunks)
-        if catching_up and left > 0:
-            left -= self._catch_up(catching_up, left, rows, chunks)
+            left -= self._take(in_sync[:most], left, rows, chunks)
+        if catching_up and left > 0 and most > len(in_sync):
+            left -= self._catch_up(catching_up, most - len(in_sync), left, rows, chunks)
         if left < budget:
             window.sent(budget - left)
-            if directory.with_data and window.may_send():
-                self._soon()
+        if waiting > most * SEEN_PER_STREAM:
+            _to_the_end(catching_up, directory.with_data)
+            if left == budget:
+                self.retry_in(LOOK_ON_S)
+        # Unless nothing was taken or found empty: then only a report or the end of a throttle changes that.
+        if directory.with_data and (left < budget or len(directory.with_data) < waiting) and window.may_send():
+            self._soon()
         return budget - left
 
-    def _catch_up(self, streams: list[ReplicaStream], left: int, rows: list[PushRow], chunks: list[Chunk]) -> int:
-        """Collect batches for replicas outside the ISR, within their limits. Return their size in bytes."""
+    def _catch_up(
+        self, streams: list[ReplicaStream], most: int, left: int, rows: list[PushRow], chunks: list[Chunk]
+    ) -> int:
+        """Collect batches for `most` replicas outside the ISR, within their limits. Return their size in bytes."""
         now, taken = self._loop.time(), 0
         by_charge: dict[Charge | None, list[ReplicaStream]] = defaultdict(list)
         for stream in streams:
@@ -271,8 +287,9 @@ class FollowerConnection:
                 break
             if charge is not None:
                 allowed = min(allowed, self._throttle.allowed(self, charge, now))
-            if allowed > 0:
-                size = self._take(charged, allowed, rows, chunks)
+            if allowed > 0 and most > 0:
+                size = self._take(charged[:most], allowed, rows, chunks)
+                most -= len(charged)
                 taken += size
                 self._catchup.charge(size, now)
                 if charge is not None:
@@ -463,6 +480,13 @@ class FollowerConnection:
 
     def _soon(self) -> None:
         self._end_of_tick.due(self)
+
+
+def _to_the_end(streams: list[ReplicaStream], waiting: dict[ReplicaStream, None]) -> None:
+    """Let the other waiting streams be looked through before these."""
+    for stream in streams:
+        if stream in waiting:
+            waiting[stream] = waiting.pop(stream)
 
 
 def _read_batch(log: Log, offset: int) -> None:

@@ -61,11 +61,19 @@ class FollowerRole:
         self._connection.leave(self)
 
     def replicate(
-        self, data: Bytes, watermark: int, log_start: int, now_ms: int, *, may_have_gaps: bool = False
+        self,
+        data: Bytes,
+        watermark: int,
+        log_start: int,
+        now_ms: int,
+        *,
+        may_have_gaps: bool = False,
+        unflushed: "dict[Partition, None] | None" = None,
     ) -> None:
         """Append the leader's batches, perhaps none, and take its high watermark and log start offset.
 
-        Raises CorruptBatch, with nothing written, OutOfResources or DiskFailed.
+        With `unflushed`, the partition is added to it, and the caller schedules the flush. Raises CorruptBatch, with
+        nothing written, OutOfResources or DiskFailed.
         """
         partition = self._followed()
         log = partition.log
@@ -79,7 +87,10 @@ class FollowerRole:
                 log.append_stamped(data, batches, now_ms)
             except OSError as error:
                 raise partition.directory.write_failed(error) from error
-            partition.schedule_flush()
+            if unflushed is None:
+                partition.schedule_flush()
+            else:
+                unflushed[partition] = None
         if log_start > log.log_start:
             log.raise_log_start(min(log_start, log.log_end))
             partition.context.start_moved(partition)

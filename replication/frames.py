@@ -53,6 +53,7 @@ OFFSET_MAX = 1 << 62
 """The highest offset of a push. A log that began near 2^63 would have no offsets for its records."""
 
 VERSION = 2
+ROWS_MAX = (1 << 31) - 1
 
 _HEAD = struct.Struct(">hhi")
 """API key, version, number of rows. The length comes before them."""
@@ -269,16 +270,23 @@ def encode_push(rows: list[PushRow], size: int) -> bytes:
     return _LENGTH.pack(_HEAD.size + len(packed) + size) + _HEAD.pack(FrameKey.PUSH, VERSION, len(rows)) + packed
 
 
-def decode_push(frame: memoryview) -> list[tuple[PushRow, memoryview]]:
-    """Decode a PUSH frame: each row with its data. Raises MalformedFrame."""
+def decode_push(
+    frame: memoryview, first: int = 0, rows_max: int = ROWS_MAX, data_before: int = 0
+) -> list[tuple[PushRow, memoryview]]:
+    """Decode a PUSH frame: each row with its data. Raises MalformedFrame.
+
+    Of a part of it, `first` is the first row, after `data_before` bytes of data of the rows before.
+    """
     key, version, count = _head(frame)
     if key != FrameKey.PUSH or version != VERSION:
         raise MalformedFrame(f"frame {key} in version {version}, but batches were expected")
     position = _HEAD.size + count * _PUSH.size
     if position > len(frame):
         raise MalformedFrame(f"{count} rows in a frame of {len(frame)} bytes")
+    rows = frame[_HEAD.size : position][first * _PUSH.size : (first + rows_max) * _PUSH.size]
+    position += data_before
     found = []
-    for row in _PUSH.iter_unpack(frame[_HEAD.size : position]):
+    for row in _PUSH.iter_unpack(rows):
         pushed = PushRow(*row)
         end = position + pushed.size
         if pushed.kind not in _PUSH_KINDS:
@@ -290,6 +298,15 @@ def decode_push(frame: memoryview) -> list[tuple[PushRow, memoryview]]:
         found.append((pushed, frame[position:end]))
         position = end
     return found
+
+
+def split_push(frame: memoryview, rows_max: int) -> Iterator[list[tuple[PushRow, memoryview]]]:
+    """Yield the rows of a PUSH frame, at most `rows_max` at a time, as `decode_push`. Raises MalformedFrame."""
+    first = data_before = 0
+    while rows := decode_push(frame, first, rows_max, data_before):
+        yield rows
+        first += rows_max
+        data_before += sum(row.size for row, _ in rows)
 
 
 def has_more_rows(frame: memoryview, rows_max: int) -> bool:

@@ -29,11 +29,14 @@ from cordwood.replication.frames import (
     encode_reports,
     encode_starts,
     encode_suspect,
+    split_push,
 )
 from cordwood.replication.tasks import Tasks
 from cordwood.replication.truncation import Truncation, Truncations
 from cordwood.replication.waiters import EndOfTickScheduler
+from cordwood.storage.batch import in_parts
 from cordwood.storage.errors import CorruptBatch, DamagedLog, StorageError, TruncationUnsynced
+from cordwood.storage.steps import Steps, run_step
 
 if TYPE_CHECKING:
     from cordwood.replication.partition import Partition
@@ -49,6 +52,18 @@ ASKED_PER_FRAME = 256
 ANSWER_S = 10.0
 """Time after which a requested partition without an answer is requested again."""
 NO_STREAM_END = -1
+
+ONE_STEP_BYTES = 4 << 10
+"""A push of this length has some 40 batches at most. Usual ones are shorter, and are not looked into."""
+STEP_COST = 512
+"""Cost of one step of a larger push, in batches: some 2 ms."""
+ROW_COST = 32
+"""Cost of a row besides its batches, unless it has no more than watermarks: a log's first append makes its files."""
+BYTES_PER_COST = 4 << 10
+"""Bytes that take as long to be checked and written as a batch takes besides them."""
+PART_BYTES = STEP_COST * BYTES_PER_COST // 2
+ROWS_PER_PART = 256
+"""Rows that are decoded together, and partitions of one push that share a group commit."""
 
 Address = tuple[str, int]
 _events = structlog.get_logger("replication")
@@ -177,8 +192,11 @@ class LeaderConnection:
         self.leave(following)
         self.follow(following.partition, refusals)
 
-    def _received(self, frame: memoryview) -> None:
-        """Handle a PUSH frame. Raises MalformedFrame."""
+    def _received(self, frame: memoryview) -> Steps[None] | None:
+        """Handle a PUSH frame, or the first step of a large one and return the others. Raises MalformedFrame."""
+        if len(frame) > ONE_STEP_BYTES:
+            steps = self._in_steps(frame)
+            return None if run_step(steps) else steps
         now_ms = self._wall_clock()
         for row, data in decode_push(frame):
             following = self._followings.get(row.stream)
@@ -188,13 +206,51 @@ class LeaderConnection:
                     self._soon()
             else:
                 self._take(following, row, data, now_ms)
+        return None
 
-    def _take(self, following: FollowerRole, row: PushRow, data: memoryview, now_ms: int) -> None:
-        """Handle one row of a PUSH. An error ends that stream alone."""
+    def _in_steps(self, frame: memoryview) -> Steps[None]:
+        """Handle a large PUSH as if its rows, each in parts of whole batches, had arrived one after the other.
+
+        What it appends is flushed together, after the last step. Nothing is appended once the connection has ended: on
+        the next one, the streams begin again, under the same numbers and with other windows.
+        """
+        channel, now_ms, cost = self._channel, self._wall_clock(), 0
+        unflushed: dict[Partition, None] = {}
+        try:
+            for rows in split_push(frame, ROWS_PER_PART):
+                if len(unflushed) > ROWS_PER_PART:
+                    _flush(unflushed)
+                for row, data in rows:
+                    for part, batches in in_parts(data, STEP_COST, PART_BYTES):
+                        if cost >= STEP_COST:
+                            yield
+                            if self._channel is not channel:
+                                return
+                            cost = 0
+                        cost += 1 + (ROW_COST + batches + len(part) // BYTES_PER_COST if part or row.kind else 0)
+                        following = self._followings.get(row.stream)
+                        if following is None:
+                            self._discard(row.stream, len(part))
+                            if part:
+                                self._soon()
+                        else:
+                            self._take(following, row._replace(size=len(part)), part, now_ms, unflushed)
+        finally:
+            _flush(unflushed)
+
+    def _take(
+        self,
+        following: FollowerRole,
+        row: PushRow,
+        data: memoryview,
+        now_ms: int,
+        unflushed: "dict[Partition, None] | None" = None,
+    ) -> None:
+        """Handle one row of a PUSH. An error ends that stream alone. `unflushed` is that of `replicate`."""
         partition = following.partition
         following.is_answered = True
         try:
-            self._follow_answer(following, row, data, now_ms)
+            self._follow_answer(following, row, data, now_ms, unflushed)
         except (CheckpointUnderWay, TruncationUnsynced):
             self._interrupt(following)
         except CorruptBatch as corrupt:
@@ -216,13 +272,20 @@ class LeaderConnection:
         except Exception as error:
             partition.fail(error)
 
-    def _follow_answer(self, following: FollowerRole, row: PushRow, data: memoryview, now_ms: int) -> None:
+    def _follow_answer(
+        self,
+        following: FollowerRole,
+        row: PushRow,
+        data: memoryview,
+        now_ms: int,
+        unflushed: "dict[Partition, None] | None",
+    ) -> None:
         match row.kind:
             case PushKind.DATA | PushKind.DATA_WITH_GAPS:
                 if row.size:
                     following.refusals = 0
                 has_gaps = row.kind == PushKind.DATA_WITH_GAPS
-                following.replicate(data, row.first, row.second, now_ms, may_have_gaps=has_gaps)
+                following.replicate(data, row.first, row.second, now_ms, may_have_gaps=has_gaps, unflushed=unflushed)
             case PushKind.DIFFERS:
                 self._truncate(following, following.truncation(row.first, row.second))
             case PushKind.TOO_OLD if row.first:
@@ -320,6 +383,13 @@ class LeaderConnection:
 
     def _soon(self) -> None:
         self._end_of_tick.due(self)
+
+
+def _flush(unflushed: "dict[Partition, None]") -> None:
+    """Schedule the flush of partitions, and clear them."""
+    for partition in unflushed:
+        partition.schedule_flush()
+    unflushed.clear()
 
 
 def _request(following: FollowerRole) -> FollowRequest:

@@ -42,6 +42,8 @@ _unpack_header = _HEADER.unpack_from
 _new = tuple.__new__
 _CRC = struct.Struct(">I")
 _TIME = struct.Struct(">q")
+_unpack_length = struct.Struct(">i").unpack_from
+_LENGTH_AT = 8
 
 
 class Compression(IntEnum):
@@ -166,6 +168,25 @@ def in_groups(batches: Sequence[BatchHeader], bytes_max: int) -> Iterator[Sequen
         size += header.size
     if batches:
         yield batches[first:]
+
+
+def in_parts(data: memoryview, batches_max: int, bytes_max: int) -> Iterator[tuple[memoryview, int]]:
+    """Yield `data` in parts of whole batches, and the number of batches of each; no data is one part without any.
+
+    A part has at most `batches_max` batches and `bytes_max` bytes, or one larger batch. The lengths in the headers are
+    not checked: what follows one that cannot be is in the same part.
+    """
+    start = end = batches = 0
+    while len(data) - end >= HEADER_BYTES:
+        size = LENGTH_PREFIX_BYTES + _unpack_length(data, end + _LENGTH_AT)[0]
+        if not HEADER_BYTES <= size <= len(data) - end:
+            break
+        if batches == batches_max or (batches and end + size - start > bytes_max):
+            yield data[start:end], batches
+            start, batches = end, 0
+        end += size
+        batches += 1
+    yield data[start:], batches
 
 
 def stamp(header: BatchHeader, base_offset: int, leader_epoch: int) -> bytes:

@@ -33,6 +33,7 @@ from cordwood.cluster.metadata.quorum import QuorumUnavailable
 from cordwood.cluster.repairs.damage import DamageRegister
 from cordwood.cluster.repairs.repairs import Repairs
 from cordwood.cluster.repairs.unflushed import UnflushedReplicas
+from cordwood.replication.channel import Received
 from cordwood.replication.flusher import Flusher
 from cordwood.replication.follower_connection import FollowerLimits
 from cordwood.replication.follower_connections import FollowerConnections
@@ -234,7 +235,7 @@ class ReplicaBroker:
         self.follower_connections = FollowerConnections(self.replicas, end_of_tick, limits, peers.why_not)
         wires.listen(broker_id, self.follower_connections.handle)
 
-        async def dial(_host: str, port: int, received: Callable[[memoryview], None]) -> Any:
+        async def dial(_host: str, port: int, received: Received) -> Any:
             return await wires.dial(broker_id, port, received)
 
         def leader_connection(leader: int) -> LeaderConnection:

@@ -4,14 +4,13 @@ import asyncio
 import random
 from collections.abc import Callable
 
-from cordwood.replication.channel import Channel, Chunk
+from cordwood.replication.channel import Channel, Chunk, Received
 from cordwood.replication.frames import MalformedFrame
 from cordwood.storage.batch import CRC_COVERS_FROM, peek
 from cordwood.storage.errors import StorageError
 from cordwood.storage.steps import Steps, at_once
 
 Handle = Callable[[Channel, memoryview], Steps[None] | None]
-Received = Callable[[memoryview], Steps[None] | None]
 
 LATENCY_MAX_S = 0.02
 ORDER_S = 1e-6

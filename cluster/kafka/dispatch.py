@@ -23,6 +23,7 @@ from cordwood.cluster.kafka.codec import (
     upgrade_request,
 )
 from cordwood.cluster.kafka.connection import SASL_APIS, Connection
+from cordwood.cluster.kafka.frame_steps import handle_rest
 from cordwood.cluster.kafka.handlers import api_versions
 from cordwood.cluster.kafka.message_writer import Answer, AnswerTooLarge
 from cordwood.cluster.kafka.on_behalf import decode_on_behalf, is_on_behalf
@@ -31,7 +32,7 @@ from cordwood.cluster.kafka.wire import Malformed, decoded_bytes
 from cordwood.cluster.security.authorizer import acts_as_broker
 from cordwood.replication.follower_connections import FollowerConnections
 from cordwood.replication.frames import FIRST_KEY_BYTE, MalformedFrame
-from cordwood.replication.tasks import Tasks, spread
+from cordwood.replication.tasks import Tasks
 from cordwood.storage.steps import Steps
 
 CLIENT_ID_CHARS_LOGGED = 100
@@ -147,20 +148,7 @@ class Dispatcher:
         """Handle a frame of a follower: one of many rows in steps, before the connection's next frame."""
         steps = self._follower_connections.handle(connection, frame)
         if steps is not None:
-            connection.freeze()
-            self._tasks.spawn(self._follow_in_steps(connection, steps))
-
-    async def _follow_in_steps(self, connection: Connection, steps: Steps[None]) -> None:
-        try:
-            await spread(steps)
-        except MalformedFrame as malformed:
-            self._malformed(connection, None, malformed)
-        except Exception as error:
-            # A bug, which the task reports. The follower lacks what the rest would have done: it connects anew.
-            connection.close(f"a frame of a follower failed: {error!r}")
-            raise
-        finally:
-            connection.thaw(shrinks=True)
+            handle_rest(steps, connection, self._tasks, self._malformed_frame)
 
     async def close(self) -> None:
         await self._tasks.close()
@@ -175,6 +163,9 @@ class Dispatcher:
     def _malformed(self, connection: Connection, head: RequestHead | None, malformed: Exception) -> None:
         self._measures.malformed += 1
         connection.close(f"a malformed request{_origin(head)}: {malformed}")
+
+    def _malformed_frame(self, connection: Connection, malformed: MalformedFrame) -> None:
+        self._malformed(connection, None, malformed)
 
     def _dispatch(self, head: RequestHead, frame: memoryview, connection: Connection, slot: Slot) -> None:
         key = self._served.get(head.api_key)

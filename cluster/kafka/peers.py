@@ -15,11 +15,12 @@ from cordwood.client.sasl import SaslDialog
 from cordwood.cluster.kafka.answer_queue import Slot
 from cordwood.cluster.kafka.connection import Connection
 from cordwood.cluster.kafka.connection_memory import ConnectionMemory
+from cordwood.cluster.kafka.frame_steps import handle_rest
 from cordwood.cluster.kafka.keep_alive import KeepAlive
 from cordwood.cluster.resources.memory import Memory
 from cordwood.cluster.security.tls_dial import connect
 from cordwood.cluster.security.tls_errors import TlsRefused
-from cordwood.replication.channel import Channel, ReadPiece
+from cordwood.replication.channel import Channel, ReadPiece, Received
 from cordwood.replication.frames import MalformedFrame
 from cordwood.replication.tasks import RunBlocking, Tasks
 from cordwood.replication.waiters import EndOfTickScheduler
@@ -44,8 +45,6 @@ RENEWAL_S = 10.0
 ENDED = "the broker ended the connection during the authentication"
 
 _events = structlog.get_logger("peers")
-
-Received = Callable[[memoryview], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +98,7 @@ class Peers:
             raise
 
     async def close(self) -> None:
-        """Renew no session any more."""
+        """Renew no session any more, and handle no further step of a frame."""
         await self._tasks.close()
 
     def opened(self, _connection: Connection) -> None:
@@ -113,8 +112,7 @@ class Peers:
 
     async def _dial(self, host: str, port: int, received: Received) -> Connection:
         tls, credentials = self._security.tls, self._security.credentials
-        link = Link(received)
-
+        link = Link(received, self._tasks)
         opened = Connection(self, PEER, link.handle)
         if tls is None:
             await self._loop.create_connection(lambda: opened, host, port)
@@ -181,8 +179,8 @@ class _Failure(NamedTuple):
 class Link:
     """The receiver of one connection: frames for its caller, and among them the responses to authentication."""
 
-    def __init__(self, received: Received) -> None:
-        self._received = received
+    def __init__(self, received: Received, tasks: Tasks) -> None:
+        self._received, self._tasks = received, tasks
         self._codec = ClientCodec[None](CLIENT_ID, last_id=FIRST_ID_BYTE << 24)
         self._response: asyncio.Future[Any] | None = None
 
@@ -193,11 +191,10 @@ class Link:
                 response = self._codec.take(frame).message
                 if not self._response.done():
                     self._response.set_result(response)
-            else:
-                self._received(frame)
+            elif (rest := self._received(frame)) is not None:
+                handle_rest(rest, connection, self._tasks, self._malformed)
         except (MalformedFrame, BadResponse) as malformed:
-            connection.close(f"a broker sent {malformed}")
-            self.lost()
+            self._malformed(connection, malformed)
 
     async def ask(self, connection: Connection, request: Any) -> Any:
         """Send a request of the authentication, and return the response. Raises ConnectionResetError."""
@@ -209,6 +206,10 @@ class Link:
             return await self._response
         finally:
             self._response = None
+
+    def _malformed(self, connection: Connection, malformed: Exception) -> None:
+        connection.close(f"a broker sent {malformed}")
+        self.lost()
 
     def lost(self) -> None:
         """Fail the request that waits for its response: the connection has ended."""

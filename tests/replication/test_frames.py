@@ -84,3 +84,21 @@ def test_noise_is_refused_or_read_and_never_anything_worse(noise: bytes) -> None
             decode(frame)
         except MalformedFrame:
             continue
+
+
+PUSH_ROWS = [PushRow(stream, PushKind.DATA, 10, 0, stream) for stream in range(7)]
+
+
+@pytest.mark.parametrize("rows_max", range(1, 9))
+def test_a_push_in_parts_has_the_same_rows(rows_max: int) -> None:
+    frame = body(frames.encode_push(PUSH_ROWS, 21) + bytes(range(21)))
+    parts = list(frames.split_push(frame, rows_max))
+    assert [row for part in parts for row in part] == frames.decode_push(frame)
+    assert {len(part) for part in parts[:-1]} <= {rows_max}
+
+
+@pytest.mark.parametrize("cut", [1, 22, 190])
+def test_a_push_that_is_cut_short_is_refused_in_its_last_part(cut: int) -> None:
+    frame = body(frames.encode_push(PUSH_ROWS, 21) + bytes(range(21)))
+    with pytest.raises(MalformedFrame):
+        list(frames.split_push(frame[:-cut], 2))

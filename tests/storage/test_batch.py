@@ -6,7 +6,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cordwood.storage.batch import HEADER_BYTES, LOG_APPEND_TIME, check, peek, split, stamp, with_append_time
+from cordwood.storage.batch import (
+    HEADER_BYTES,
+    LOG_APPEND_TIME,
+    check,
+    in_parts,
+    peek,
+    split,
+    stamp,
+    with_append_time,
+)
 from cordwood.storage.errors import CorruptBatch
 from cordwood.storage.records import Record, decode, encode
 
@@ -37,6 +46,31 @@ def test_sequence_numbers_wrap_to_zero() -> None:
 def test_a_batch_is_found_after_another() -> None:
     assert check(b"xyz" + BATCH, 3) == check(BATCH)
     assert list(split(BATCH * 3)) == [BATCH] * 3
+
+
+@pytest.mark.parametrize(
+    ("batches_max", "bytes_max", "parts"),
+    [
+        pytest.param(9, 9 * len(BATCH), [5], id="all together"),
+        pytest.param(2, 9 * len(BATCH), [2, 2, 1], id="by their number"),
+        pytest.param(9, 3 * len(BATCH) + 1, [3, 2], id="by their bytes"),
+        pytest.param(9, 1, [1] * 5, id="one that is larger"),
+    ],
+)
+def test_batches_are_parted_between_them(batches_max: int, bytes_max: int, parts: list[int]) -> None:
+    found = list(in_parts(memoryview(BATCH * 5), batches_max, bytes_max))
+    assert [(bytes(part), count) for part, count in found] == [(BATCH * count, count) for count in parts]
+
+
+@pytest.mark.parametrize("rest", [BATCH[:-1], BATCH[:12], BATCH[:8] + bytes(60), BATCH[:8] + b"\xff" * 60])
+def test_what_is_no_batch_stays_with_those_before_it(rest: bytes) -> None:
+    found = [(bytes(part), count) for part, count in in_parts(memoryview(BATCH * 3 + rest), 2, 1 << 20)]
+    assert found == [(BATCH * 2, 2), (BATCH + rest, 1)]
+    assert list(in_parts(memoryview(rest), 2, 1 << 20)) == [(rest, 0)]
+
+
+def test_no_data_is_one_part() -> None:
+    assert list(in_parts(memoryview(b""), 2, 1)) == [(b"", 0)]
 
 
 def test_stamping_changes_offset_and_epoch_and_nothing_else() -> None:

@@ -7,7 +7,7 @@ from replica_fixture import ME, NOW_MS, TOPIC_ID, ReplicaFixture, run_here
 
 from cordwood.replication import frames
 from cordwood.replication.assignment import Assignment
-from cordwood.replication.channel import Channel, Chunk
+from cordwood.replication.channel import Channel, Chunk, Received
 from cordwood.replication.follower_connection import FollowerLimits
 from cordwood.replication.follower_connections import FollowerConnections
 from cordwood.replication.frames import FollowRequest, MalformedFrame, Open, PushKind, PushRow
@@ -17,7 +17,7 @@ from cordwood.replication.tasks import RunBlocking
 from cordwood.replication.throttle import Charge
 from cordwood.replication.truncation import Truncations
 from cordwood.storage.config import LogConfig
-from cordwood.storage.steps import at_once
+from cordwood.storage.steps import Steps, at_once
 
 FOLLOWER, LEADER = 2, 3
 HELLO = Open(FOLLOWER, UUID(int=9), 1, "a cluster")
@@ -105,7 +105,7 @@ class FollowerFixture(ReplicaFixture):
     def __init__(self, run_blocking: RunBlocking = run_here, directories: int = 1) -> None:
         super().__init__(directories=directories, run_blocking=run_blocking)
         self.dialled: list[RecordingChannel] = []
-        self._received: Callable[[memoryview], None] | None = None
+        self._received: Received | None = None
         address, hello = ("leader", 1), Open(ME, UUID(int=9), 1, "a cluster")
         self.truncations = Truncations()
         self.leader_connection = LeaderConnection(
@@ -131,16 +131,22 @@ class FollowerFixture(ReplicaFixture):
 
     def answer(self, *rows: PushRow, data: bytes = b"") -> None:
         """Deliver a PUSH from the leader. A malformed frame ends the connection."""
-        assert self._received is not None, "the leader is connected"
         try:
-            self._received(memoryview(frames.encode_push(list(rows), len(data)) + data)[4:])
+            steps = self.begin_answer(*rows, data=data)
+            if steps is not None:
+                at_once(steps)
         except MalformedFrame:
             self.channel.close()
+
+    def begin_answer(self, *rows: PushRow, data: bytes = b"") -> Steps[None] | None:
+        """Deliver a PUSH from the leader, and return the steps that handle the rest of a large one."""
+        assert self._received is not None, "the leader is connected"
+        return self._received(memoryview(frames.encode_push(list(rows), len(data)) + data)[4:])
 
     def refuse(self, *rows: FollowRequest) -> None:
         self.answer(*(PushRow(row.stream, PushKind.REFUSED, 0, 0) for row in rows))
 
-    async def _dial(self, _host: str, _port: int, received: Callable[[memoryview], None]) -> Channel:
+    async def _dial(self, _host: str, _port: int, received: Received) -> Channel:
         self._received = received
         self.dialled.append(RecordingChannel())
         return self.dialled[-1]

@@ -265,8 +265,8 @@ MUTANTS = (
     Mutant(
         "followers-take-any-gap",
         "replication/leader_connection.py",
-        "may_have_gaps=has_gaps)",
-        "may_have_gaps=True)",
+        "may_have_gaps=has_gaps,",
+        "may_have_gaps=True,",
         "A follower takes a gap only where its leader says that its log was compacted (rule 1).",
         "A replica lacks a batch and reports its log as complete.",
         Scenario.LOGS,
