@@ -9,8 +9,8 @@ from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from cordwood.storage.batch import peek
-from cordwood.storage.control import decode_marker
-from cordwood.storage.records import Record, decode
+from cordwood.storage.control import EndTransactionMarker, decode_marker
+from cordwood.storage.records import decode
 
 BATCHES_KEPT = 2048
 """Batches whose records are kept."""
@@ -39,18 +39,18 @@ class CompactedContents:
     def take(self, batch: bytes) -> None:
         header = peek(batch)
         if header.is_control:
-            marker = decode_marker(batch) if header.record_count else None
+            marker = _marker(batch) if header.record_count else None
             if marker is not None:
                 ended = self._open.pop(header.producer_id, [])
                 for key, offset in ended if marker.is_commit else ():
                     self._decided(key, offset, header.base_offset)
             return
-        for record in _decoded(batch):
-            self.records[record.offset] = KeyAndValue(record.key, record.value)
-            if record.key is not None and header.is_transactional:
-                self._open.setdefault(header.producer_id, []).append((record.key, record.offset))
-            elif record.key is not None:
-                self._decided(record.key, record.offset, record.offset)
+        for offset, content in _decoded(batch):
+            self.records[offset] = content
+            if content.key is not None and header.is_transactional:
+                self._open.setdefault(header.producer_id, []).append((content.key, offset))
+            elif content.key is not None:
+                self._decided(content.key, offset, offset)
 
     def value_of(self, key: bytes) -> bytes | None:
         """Return the newest value of a key; None if it has none, or was deleted."""
@@ -63,9 +63,18 @@ class CompactedContents:
 
 
 @functools.lru_cache(BATCHES_KEPT)
-def _decoded(batch: bytes) -> list[Record]:
-    """Return the records of a batch. A log is read again after each round of its cleaner, and replicas are alike."""
-    return decode(batch)
+def _decoded(batch: bytes) -> list[tuple[int, KeyAndValue]]:
+    """Return the offsets and contents of the records of a batch.
+
+    They are kept: a log is read again after each round of its cleaner, and replicas are alike.
+    """
+    return [(record.offset, KeyAndValue(record.key, record.value)) for record in decode(batch)]
+
+
+@functools.lru_cache(BATCHES_KEPT)
+def _marker(batch: bytes) -> EndTransactionMarker | None:
+    """Return the marker of a control batch."""
+    return decode_marker(batch)
 
 
 def differences(one: CompactedContents, other: CompactedContents, start: int, end: int) -> Iterator[str]:
