@@ -233,7 +233,7 @@ class SimulatedDisk:
         return max(0, self.capacity_bytes - self._used_bytes())
 
     def _used_bytes(self) -> int:
-        return sum(pages.seen.size for _, pages in self._tree.files())
+        return self._tree.used_bytes()
 
     def _step(self) -> None:
         if self.faults.dies_now():

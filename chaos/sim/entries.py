@@ -134,6 +134,10 @@ class Tree:
         _add_files_below("", self.root, found)
         return found
 
+    def used_bytes(self) -> int:
+        """Return the size of all files that programs see."""
+        return _bytes_below(self.root)
+
 
 def no_such_file(path: str) -> FileNotFoundError:
     return FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
@@ -169,3 +173,10 @@ def _add_files_below(path: str, directory: Directory, found: list[tuple[str, Pag
             _add_files_below(f"{path}/{name}", node, found)
         else:
             found.append((f"{path}/{name}", node))
+
+
+def _bytes_below(directory: Directory) -> int:
+    size = 0
+    for node in directory.seen.values():
+        size += _bytes_below(node) if isinstance(node, Directory) else node.seen.size
+    return size
