@@ -33,23 +33,18 @@ Ended = Callable[[Any, BaseException | None], None]
 """Called on the event loop with the result of a job, or with its error."""
 
 
-class _Job:
-    """One function in a thread."""
+class _Thread:
+    """A thread that runs one job after another, and waits in between."""
 
-    def __init__(self, work: Callable[[], Any], kind: str, share: float, ended: Ended) -> None:
-        self.kind, self.share, self.ended = kind, share, ended
-        self.cuts = 0
-        self.is_abandoned = self.is_over = False
-        self.result: Any = None
-        self.error: BaseException | None = None
-        self._work, self._context = work, contextvars.copy_context()
+    def __init__(self) -> None:
+        self.job: _Job | None = None
         self._go, self._back = _thread.allocate_lock(), _thread.allocate_lock()
         self._go.acquire()
         self._back.acquire()
         _thread.start_new_thread(self._run, ())
 
     def resume(self) -> None:
-        """Let the thread run to its next interruption, or to its end."""
+        """Let the thread run to the next interruption of its job, or to the job's end."""
         self._go.release()
         self._back.acquire()
 
@@ -60,12 +55,47 @@ class _Job:
 
     def _run(self) -> None:
         self._go.acquire()
+        while True:
+            assert self.job is not None, "a thread is resumed for a job"
+            self.job.run()
+            self.job = None
+            self.park()
+
+
+_idle: list[_Thread] = []
+"""Threads without a job, for the jobs to come: the start of a thread costs as much as several interruptions."""
+
+
+class _Job:
+    """One function in a thread."""
+
+    def __init__(self, work: Callable[[], Any], kind: str, share: float, ended: Ended) -> None:
+        self.kind, self.share, self.ended = kind, share, ended
+        self.cuts = 0
+        self.is_abandoned = self.is_over = False
+        self.result: Any = None
+        self.error: BaseException | None = None
+        self._work, self._context = work, contextvars.copy_context()
+        self._thread = _idle.pop() if _idle else _Thread()
+        self._thread.job = self
+
+    def resume(self) -> None:
+        """Let the job run to its next interruption, or to its end."""
+        self._thread.resume()
+        if self.is_over:
+            _idle.append(self._thread)
+
+    def park(self) -> None:
+        """Wait, in the job's thread, for the next `resume`."""
+        self._thread.park()
+
+    def run(self) -> None:
+        """Run the job from beginning to end, in its thread."""
         try:
             self.result = self._context.run(self._work)
         except BaseException as error:
             self.error = error
         self.is_over = True
-        self._back.release()
 
 
 class CutJobs:
