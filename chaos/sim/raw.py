@@ -1,12 +1,13 @@
 """Raw reads of a replica's batches from its simulated disk and from the archive, without effect on the broker."""
 
 import functools
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from cordwood.archive.layout import segment_names
 from cordwood.archive.manifest import PartitionArchive
 from cordwood.chaos.sim.disk import SimulatedDisk
+from cordwood.chaos.sim.pages import Pages
 from cordwood.cluster.metadata.image import Image
 from cordwood.replication.partition import Partition
 from cordwood.storage.batch import LENGTH_PREFIX_BYTES, BatchHeader, check, peek
@@ -18,6 +19,8 @@ LENGTH_AT = LENGTH_PREFIX_BYTES - LENGTH_BYTES
 """The place of its length in a batch."""
 BATCHES_KEPT = 1024
 """Batches whose check is kept."""
+SEGMENTS_KEPT = 256
+"""Sealed segments whose batches are kept."""
 
 
 @dataclass(slots=True)
@@ -52,12 +55,10 @@ def batches_with_headers(
             # The next segment, or the same one after the log cleaner has rewritten it.
             cursor.segment, cursor.position = segment.path, 0
         pages = disk.pages(segment.path)
-        read = pages.seen.read
-        while cursor.position < segment.size:
-            size = LENGTH_PREFIX_BYTES + int.from_bytes(read(LENGTH_BYTES, cursor.position + LENGTH_AT), "big")
-            batch = read(size, cursor.position)
-            header = _checked(batch)
-            if pages.is_corrupt(cursor.position, cursor.position + size):
+        is_whole = segment.is_sealed and not cursor.position
+        rows = _sealed(pages.seen.read(segment.size, 0)) if is_whole else _from(pages, cursor, segment.size)
+        for header, batch in rows:
+            if pages.is_corrupt(cursor.position, cursor.position + len(batch)):
                 raise CorruptBatch(f"a flipped bit at {cursor.position} or soon after it")
             batch_end = header.end
             if batch_end > end:
@@ -65,7 +66,40 @@ def batches_with_headers(
             if batch_end > cursor.offset:
                 yield header, batch
                 cursor.offset = batch_end
-            cursor.position += size
+            cursor.position += len(batch)
+
+
+def _from(pages: Pages, cursor: Cursor, size: int) -> Iterator[tuple[BatchHeader, bytes]]:
+    """Yield the batch at the position of the cursor, which the caller advances, up to `size` bytes of a file."""
+    read = pages.seen.read
+    while cursor.position < size:
+        length = int.from_bytes(read(LENGTH_BYTES, cursor.position + LENGTH_AT), "big")
+        batch = read(LENGTH_PREFIX_BYTES + length, cursor.position)
+        yield _checked(batch), batch
+
+
+def _sealed(content: bytes) -> Iterable[tuple[BatchHeader, bytes]]:
+    """Return the batches of a sealed segment; up to the first one that is invalid, which then raises CorruptBatch."""
+    try:
+        return _whole(content)
+    except CorruptBatch:
+        return _one_by_one(content)
+
+
+@functools.lru_cache(SEGMENTS_KEPT)
+def _whole(content: bytes) -> list[tuple[BatchHeader, bytes]]:
+    """Return the batches of a segment. They are kept: after each round of its cleaner a log is read again."""
+    return list(_one_by_one(content))
+
+
+def _one_by_one(content: bytes) -> Iterator[tuple[BatchHeader, bytes]]:
+    """Yield batches. Raises CorruptBatch at one that is invalid."""
+    position = 0
+    while position < len(content):
+        length = int.from_bytes(content[position + LENGTH_AT : position + LENGTH_PREFIX_BYTES], "big")
+        batch = content[position : position + LENGTH_PREFIX_BYTES + length]
+        yield _checked(batch), batch
+        position += len(batch)
 
 
 @functools.lru_cache(BATCHES_KEPT)
