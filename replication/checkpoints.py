@@ -115,7 +115,7 @@ class Checkpoints:
 
     async def _write_later(self, directory: LogDirectory) -> None:
         await asyncio.sleep(CHECKPOINT_INTERVAL_S)
-        if not directory.is_offline and directory.uncheckpointed:
+        if not directory.is_offline and (directory.uncheckpointed or directory.has_unsynced_marks):
             await self._write_due(directory, asyncio.get_running_loop().time())
 
     async def _write_due(self, directory: LogDirectory, now: float) -> None:
@@ -131,7 +131,8 @@ class Checkpoints:
                     self._dirty_since.pop(partition, None)
                     written += 1
             # Every sync of another file delays concurrent group commits: one per second would show in their p99.
-            if written:
+            if written or directory.has_unsynced_marks:
+                directory.has_unsynced_marks = False
                 await directory.run_blocking(directory.flushed_offsets.file.sync)
         except (OSError, StorageError) as error:
             directory.report_not_done("checkpoint", error)

@@ -75,6 +75,8 @@ class LogDirectory:
         """Its directory id (KIP-858), once it is claimed."""
         self.uncheckpointed: dict[Partition, None] = {}
         """Replicas that have been flushed since their last checkpoint."""
+        self.has_unsynced_marks = False
+        """Whether flushed ends have to be synced that no checkpoint of their logs brings to the disk."""
         self._discarded: list[str] = []
         self._discard_count = 0
         self.free_bytes_at_refusal: int | None = None

@@ -155,7 +155,7 @@ class Replicas:
                 # rule 10).
                 if any(map(has_lost_records, log.damage)):
                     # A checkpoint would hide that an unknown number of records is lost: they are repaired first.
-                    directory.flushed_offsets.file.sync()
+                    directory.has_unsynced_marks = True
                 else:
                     directory.uncheckpointed[partition] = None
         except (OSError, StorageError) as error:

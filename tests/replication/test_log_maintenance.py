@@ -101,7 +101,30 @@ def test_damage_that_a_start_has_found_is_no_torn_write_after_a_power_cut() -> N
             broker.restart()
             log = broker.partition().log
             assert (log.log_end, bool(log.damage)) == (6, True)
+            await kept_for_a_while(broker, 1.5 * CHECKPOINT_INTERVAL_S)
             broker.disk.power_cut(keep=0)
+
+    tell(story)
+
+
+def test_the_marks_of_many_damaged_logs_are_synced_once_and_not_as_they_are_opened() -> None:
+    async def story(broker: ReplicaFixture) -> None:
+        for index in range(3):
+            broker.produce("a", index=index)
+            broker.produce("b", index=index)
+        await broker.turn()
+        broker.syncer.let_go()
+        for index in range(3):
+            first = broker.partition(index).log.segments[0]
+            broker.disk.zero(first.path, 0, first.size)
+        marks = broker.directories[0].flushed_offsets.file.path
+        synced: list[str] = []
+        broker.disk.on_sync = synced.append
+        broker.restart()
+        assert all(broker.partition(index).log.damage for index in range(3))
+        assert marks not in synced
+        await kept_for_a_while(broker, 3 * CHECKPOINT_INTERVAL_S)
+        assert synced.count(marks) == 1
 
     tell(story)
 

@@ -137,7 +137,7 @@ MUTANTS = (
     Mutant(
         "marks-of-damaged-logs-are-not-synced",
         "replication/replicas.py",
-        "                    directory.flushed_offsets.file.sync()\n",
+        "                    directory.has_unsynced_marks = True\n",
         "                    pass\n",
         "The flush mark of a damaged log, which gets no checkpoint, is on disk (disk rule 10).",
         "After a power cut, damage that a start has reported counts as a torn tail: all later records are removed.",
