@@ -71,7 +71,7 @@ class ArchivedLeaders:
             run_blocking = partition.directory.run_blocking
             if log.log_end >= end and not await run_blocking(differs, log, before.epochs, end):
                 if _is_awaited(partition, leader_epoch):
-                    log.epochs = _joined(before.epochs, log.epochs, end)
+                    log.replace_epochs(_joined(before.epochs, log.epochs, end))
             else:
                 while partition.is_checkpoint_locked:
                     await asyncio.sleep(LOCKED_POLL_S)

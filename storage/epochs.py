@@ -18,12 +18,13 @@ class EpochStart(NamedTuple):
 
 
 class LeaderEpochs:
-    """Leader epochs and their start offsets, both strictly increasing."""
+    """Leader epochs and their start offsets, both strictly increasing. Threads may read while the event loop changes."""
 
     __slots__ = ("_entries", "_is_changed")
 
     def __init__(self, entries: tuple[EpochStart, ...] = ()) -> None:
-        self._entries = list(entries)
+        self._entries = entries
+        """Replaced as a whole, never changed: a thread may be reading."""
         self._is_changed = False
 
     def __iter__(self) -> Iterator[EpochStart]:
@@ -35,19 +36,21 @@ class LeaderEpochs:
 
     def assign(self, epoch: int, offset: int) -> None:
         """Record that the batch at `offset` has `epoch`. Entries that contradict this are stale (KIP-101)."""
-        if self._entries and self._entries[-1].epoch == epoch:
+        entries = self._entries
+        if entries and entries[-1].epoch == epoch:
             return
-        while self._entries and (self._entries[-1].epoch >= epoch or self._entries[-1].offset >= offset):
-            self._entries.pop()
-        self._entries.append(EpochStart(LeaderEpoch(epoch), Offset(offset)))
+        while entries and (entries[-1].epoch >= epoch or entries[-1].offset >= offset):
+            entries = entries[:-1]
+        self._entries = (*entries, EpochStart(LeaderEpoch(epoch), Offset(offset)))
         self._is_changed = True
 
     def epoch_at(self, offset: int) -> LeaderEpoch:
         """Return the leader epoch of the record at `offset`; NO_EPOCH if unknown."""
-        if self._entries and self._entries[-1].offset <= offset:
-            return self._entries[-1].epoch
-        place = bisect_right(self._entries, offset, key=lambda entry: entry.offset)
-        return self._entries[place - 1].epoch if place else NO_EPOCH
+        entries = self._entries
+        if entries and entries[-1].offset <= offset:
+            return entries[-1].epoch
+        place = bisect_right(entries, offset, key=lambda entry: entry.offset)
+        return entries[place - 1].epoch if place else NO_EPOCH
 
     def end_of(self, epoch: int, log_end: int) -> tuple[LeaderEpoch, Offset]:
         """Return the largest epoch at or below `epoch`, and its end offset: the answer of OffsetForLeaderEpoch.
@@ -62,18 +65,17 @@ class LeaderEpochs:
 
     def truncate_end(self, end: int) -> None:
         """Remove epochs that begin at or above `end`."""
-        while self._entries and self._entries[-1].offset >= end:
-            self._entries.pop()
-            self._is_changed = True
+        kept = tuple([entry for entry in self._entries if entry.offset < end])
+        if len(kept) < len(self._entries):
+            self._entries, self._is_changed = kept, True
 
     def truncate_start(self, start: int) -> None:
         """Remove epochs that end at or below `start`; the epoch that contains `start` begins there now."""
-        while len(self._entries) > 1 and self._entries[1].offset <= start:
-            self._entries.pop(0)
-            self._is_changed = True
-        if self._entries and self._entries[0].offset < start:
-            self._entries[0] = EpochStart(self._entries[0].epoch, Offset(start))
-            self._is_changed = True
+        if not self._entries or self._entries[0].offset >= start:
+            return
+        place = max(bisect_right(self._entries, start, key=lambda entry: entry.offset) - 1, 0)
+        self._entries = (EpochStart(self._entries[place].epoch, Offset(start)), *self._entries[place + 1 :])
+        self._is_changed = True
 
     def take_changes(self) -> bytes | None:
         """Return all entries, encoded, if any changed since the last call; otherwise None."""

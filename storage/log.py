@@ -320,6 +320,12 @@ class Log:
         self.damage = []
         self.clean_end = self.listed_end = 0
 
+    def replace_epochs(self, epochs: LeaderEpochs) -> None:
+        """Continue with these leader epochs, which are those of all batches here."""
+        self.epochs = epochs
+        for segment in self.segments:
+            segment.epochs = epochs
+
     def raise_log_start(self, offset: int) -> None:
         """Raise the log start offset (DeleteRecords, retention). Durable with the next checkpoint.
 
@@ -366,6 +372,7 @@ class Log:
         may be deleted (`ReplacedSegments.take`).
         """
         first = self.segments.index(old[0])
+        new.epochs = self.epochs
         self.segments[first : first + len(old)] = [new]
         for segment in old:
             self.opened.forget(segment)
@@ -374,9 +381,10 @@ class Log:
             self.replaced.add(old)
 
     def state(self) -> LogState:
-        """Return the checkpoint of the log as of now. Also writes the index's new rows (unsynced)."""
-        if self.segments:
-            self.segments[-1].save_index()
+        """Return the checkpoint of the log as of now. Also writes the new rows of its indexes (unsynced)."""
+        for segment in self.segments:
+            if segment.end_offset > self.listed_end or segment is self.segments[-1]:
+                segment.save_index()
         self.uncheckpointed_bytes = 0
         state = state_as_of(self, self.flushed_end, self.epochs.take_changes())
         self.replaced.must_sync_names = False
@@ -412,6 +420,7 @@ class Log:
     def moved(self, directory: str, segments: list[Segment], unsynced: UnsyncedEntries) -> None:
         """Continue in another directory, with copies of the same segments there (`log_copy.py`)."""
         self.directory, self.segments, self._unsynced = directory, segments, unsynced
+        self.replace_epochs(self.epochs)
         self._positions.clear()
 
     def close(self) -> None:
@@ -462,6 +471,7 @@ class Log:
         file = SegmentFile(self.log_end, max(self.replaced.least_generation, int(self._has_gaps)))
         segment = Segment.create(self.disk, self.directory, file, self.config.index_interval_bytes, self.opened)
         segment.aborted.undecided = self.producers.transactions.first_undecided(self.log_end)
+        segment.epochs = self.epochs
         self.segments.append(segment)
         self._unsynced.changed(*changed)
         self.must_roll = self._has_gaps = False

@@ -120,7 +120,9 @@ class LogCopy:
         wanted = [_all_of(segment) for segment in log.segments]
         if not with_state:
             return Goal(wanted)
-        state = state_as_of(log, log.flushed_end, log.epochs.encode())._replace(aborted=(), must_sync_names=False)
+        state = state_as_of(log, log.flushed_end, log.epochs.encode())
+        # The copies of closed segments are synced with their indexes and names.
+        state = state._replace(aborted=(), must_sync_names=False, new_indexes=())
         if not log.segments:
             return Goal(wanted, state)
         rows = log.segment_of(state.recovery_point).aborted.rows()[: state.active.aborted]

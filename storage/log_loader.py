@@ -120,6 +120,7 @@ class _Opening:
         log = self._log
         for row in layout.sealed:
             segment = Segment.listed(log.disk, log.directory, row, log.config.index_interval_bytes, log.opened)
+            segment.epochs = log.epochs
             log.segments.append(segment)
             if (damage := loss_of(log.disk, segment.path, row.size, row.end_offset - row.base_offset)) is not None:
                 segment.is_lost = not row.size or not log.disk.exists(segment.path)

@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from cordwood.storage.batch import HEADER_BYTES, MAGIC, BatchHeader, check, peek
 from cordwood.storage.disk import File, read_around
+from cordwood.storage.epochs import LeaderEpochs
 from cordwood.storage.errors import CorruptBatch
+from cordwood.storage.types import NO_EPOCH
 
 if TYPE_CHECKING:
     from cordwood.storage.segment import Segment
@@ -71,6 +73,16 @@ def must_not_fall_back(header: BatchHeader, due: int) -> None:
         raise CorruptBatch(f"offset {header.base_offset}, but {due} was expected")
 
 
+def must_be_of_epoch(header: BatchHeader, epochs: LeaderEpochs) -> None:
+    """Raise CorruptBatch if the batch has another leader epoch than the log has for its offsets.
+
+    No checksum of the batch covers it. A batch that closes a compacted segment may have the offsets of several epochs.
+    """
+    first, last = epochs.epoch_at(header.base_offset), epochs.epoch_at(header.end - 1)
+    if first != NO_EPOCH and not first <= header.leader_epoch <= last:
+        raise CorruptBatch(f"leader epoch {header.leader_epoch} instead of epoch {first}")
+
+
 def scan_all(segment: "Segment") -> None:
     """Add every readable batch, and skip the damage between them."""
 
@@ -78,6 +90,8 @@ def scan_all(segment: "Segment") -> None:
 
     def check_batch(header: BatchHeader) -> None:
         follows(header, segment.end_offset)
+        if segment.epochs is not None:
+            must_be_of_epoch(header, segment.epochs)
 
     while (tear := scan(segment, check_batch)) is not None and step_over(segment, tear):
         pass

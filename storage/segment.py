@@ -13,6 +13,7 @@ from crc32c import crc32c
 from cordwood.storage.aborted_index import AbortedIndex
 from cordwood.storage.batch import HEADER_BYTES, BatchHeader, peek
 from cordwood.storage.disk import Bytes, Disk, File, read_around
+from cordwood.storage.epochs import LeaderEpochs
 from cordwood.storage.errors import DamagedLog, NotInMemory, read_failed
 from cordwood.storage.index import DamagedIntervals, Index, Interval, empty
 from cordwood.storage.index import read as read_index
@@ -31,7 +32,7 @@ class Segment:
     __slots__ = (
         "_allocated", "_disk", "_file", "_index", "_index_damage", "_interval_bytes", "_loaded_timestamp",
         "_max_timestamp", "_open", "_opened", "aborted", "base_offset", "damaged", "decoded_to", "end_offset",
-        "first_timestamp", "generation", "is_lost", "is_sealed", "path", "size", "truncations",
+        "epochs", "first_timestamp", "generation", "is_lost", "is_sealed", "path", "size", "truncations",
     )  # fmt: skip
 
     def __init__(self, disk: Disk, directory: str, file: SegmentFile, interval: int, opened: OpenSegments) -> None:
@@ -45,6 +46,8 @@ class Segment:
         """Count of truncations and of a removal: with it a reader notices that its bytes are gone (`slices.py`)."""
         self.decoded_to = 0
         """Byte up to which the scrubber has tried to decompress the batches."""
+        self.epochs: LeaderEpochs | None = None
+        """Those of its log, which vouch for its batches where the index has to be rebuilt; None if unknown."""
         self._interval_bytes = interval
         self._file: File | None = None
         self._index: Index | None = None
@@ -510,7 +513,7 @@ class Segment:
         directory = self.path.rpartition("/")[0]
         name = SegmentFile(self.base_offset, self.generation)
         whole = Segment(self._disk, directory, name, self._interval_bytes, self._opened)
-        whole._file, whole._index = self.file, index
+        whole._file, whole._index, whole.epochs = self.file, index, self.epochs
         whole.resume(self.end_offset)
         scan_all(whole)
         whole.close_interval()

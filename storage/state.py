@@ -7,6 +7,7 @@ producers. `leader-epochs`: each epoch with its start offset, from the log start
 """
 
 import struct
+from contextlib import closing, suppress
 from typing import TYPE_CHECKING, NamedTuple
 
 from cordwood.storage import checkpoint, manifest
@@ -61,6 +62,8 @@ class LogState(NamedTuple):
     """End of the compacted records: below it each key has one record, that of the highest offset."""
     must_sync_names: bool = False
     """Whether the directory has to be synced before the manifest is written."""
+    new_indexes: tuple[str, ...] = ()
+    """Index files that have to be synced before the manifest, which is the first to list their segments."""
 
 
 class ArchivedBeginning(NamedTuple):
@@ -96,7 +99,9 @@ def state_as_of(log: "Log", end: int, epochs: bytes | None) -> LogState:
     rows = tuple([rows for segment in log.segments if (rows := segment.aborted.unsaved(end)) is not None])
     producers, sealed, active = log.producers.snapshot(end), _sealed(log, end), _active(log, end)
     starts = log.local_start, log.clean_end
-    return LogState(log.log_start, end, producers, epochs, sealed, active, rows, *starts, log.replaced.must_sync_names)
+    new = tuple([segment.index_path for segment in log.segments[:-1] if log.listed_end < segment.end_offset <= end])
+    state = LogState(log.log_start, end, producers, epochs, sealed, active, rows, *starts, log.replaced.must_sync_names)
+    return state._replace(new_indexes=new)
 
 
 def state_after_truncation(log: "Log", end: int, again: Producers | None) -> LogState:
@@ -128,6 +133,7 @@ def _active(log: "Log", end: int) -> ActiveSegment:
 
 def write_checkpoint(disk: Disk, directory: str, state: LogState) -> None:
     """Write a checkpoint. Blocks; does not use the log itself, so it may run in a thread."""
+    _sync_indexes(disk, state)
     _sync_names(disk, directory, state)
     for rows in state.aborted:
         rows.write(disk)
@@ -186,9 +192,19 @@ def load(disk: Disk, directory: str) -> Recovered:
 
 
 def _sync_names(disk: Disk, directory: str, state: LogState) -> None:
-    """Sync the names of rewritten segments: a power cut must not keep the manifest without them."""
-    if state.must_sync_names:
+    """Sync the names of rewritten segments and new indexes: a power cut must not keep the manifest without them."""
+    if state.must_sync_names or state.new_indexes:
         sync_directory(disk, directory)
+
+
+def _sync_indexes(disk: Disk, state: LogState) -> None:
+    """Sync the indexes of segments that no manifest lists yet.
+
+    Nothing else vouches for the offsets of a compacted segment, and a restart reads no listed segment.
+    """
+    for path in state.new_indexes:
+        with suppress(FileNotFoundError), closing(disk.open(path)) as file:
+            file.sync()
 
 
 def _write_epochs(disk: Disk, directory: str, state: LogState) -> None:
