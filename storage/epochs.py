@@ -18,7 +18,7 @@ class EpochStart(NamedTuple):
 
 
 class LeaderEpochs:
-    """Leader epochs and their start offsets, both strictly increasing. Threads may read while the event loop changes."""
+    """Leader epochs and their start offsets, both strictly increasing. Threads may read them."""
 
     __slots__ = ("_entries", "_is_changed")
 
