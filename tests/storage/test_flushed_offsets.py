@@ -141,6 +141,15 @@ def test_many_entries_are_verified_in_reads_of_a_few_while_entries_come_and_go(d
     assert [list(part) for part in parts] == [[], [(TOPIC, 2 * ENTRIES_PER_READ + 1)]]
 
 
+def test_a_slot_that_rots_after_its_log_was_removed_is_no_damage_of_that_log(disk: SimulatedDisk) -> None:
+    marks = opened(disk)
+    for partition in range(3):
+        note(marks, TOPIC, partition, 7)
+    marks.forget(TOPIC, 1)
+    disk.flip("/marks", SLOT_BYTES + 20, 4)
+    assert damaged(marks) == {}
+
+
 class CountedId(UUID):
     """A topic id that counts how often an entry is compared with it."""
 

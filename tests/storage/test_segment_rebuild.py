@@ -129,6 +129,17 @@ def test_a_process_that_dies_in_a_repair_leaves_the_old_segment_or_the_new_one()
     raise AssertionError("it never came to an end")
 
 
+@pytest.mark.parametrize("suffix", ["log", "index"])
+def test_a_rebuilt_file_is_on_disk_before_it_has_the_name_of_the_old_one(suffix: str) -> None:
+    log, good = filled(), filled()
+    path = log.path(log.bases[1], suffix)
+    before = log.disk.content(path)
+    log.disk.flip(path.replace("index", "log"), 70, 3)
+    run(rebuild_of(log), good)
+    log.power_cut(keep_bytes_of_unsynced=0)
+    assert log.disk.content(path) == before
+
+
 @pytest.mark.parametrize("is_compacted_here", [False, True])
 @pytest.mark.parametrize("at", [0, 1, 2])
 @pytest.mark.parametrize("keeps", [odd, nothing])

@@ -344,4 +344,34 @@ MUTANTS = (
         "A leader epoch or an offset with a flipped bit is served, and goes to other replicas.",
         Scenario.LOGS,
     ),
+    Mutant(
+        "rebuilt-segments-are-not-synced",
+        "storage/segment_rebuild.py",
+        "        new.file.sync()\n",
+        "",
+        "A rebuilt segment is on disk before it replaces the damaged one.",
+        "A power cut after a repair leaves a segment without records, and it counts as damaged again.",
+        Scenario.LOGS,
+    ),
+    Mutant(
+        "saved-indexes-are-not-synced",
+        "storage/segment.py",
+        (
+            "            if sync:\n"
+            "                file.sync()\n"
+        ),
+        "",
+        "An index that must be on disk is synced: that of a rebuilt segment, before it gets its name.",
+        "A power cut after a repair leaves a segment without an index.",
+        Scenario.LOGS,
+    ),
+    Mutant(
+        "removed-logs-keep-their-slots",
+        "storage/flushed_offsets.py",
+        "            self._owners[slot] = None\n",
+        "",
+        "The slot of a removed log is verified for no log.",
+        "A log that was removed and is here again is reported as damaged, for ever.",
+        Scenario.LOGS,
+    ),
 )
