@@ -1,8 +1,8 @@
 """Leader epoch cache: the start offset of every leader epoch in a log (KIP-101, KIP-279)."""
 
 import struct
-from bisect import bisect_right
-from collections.abc import Iterator
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from cordwood.storage.types import NO_EPOCH, NO_OFFSET, LeaderEpoch, Offset
@@ -76,6 +76,17 @@ class LeaderEpochs:
         place = max(bisect_right(self._entries, start, key=lambda entry: entry.offset) - 1, 0)
         self._entries = (EpochStart(self._entries[place].epoch, Offset(start)), *self._entries[place + 1 :])
         self._is_changed = True
+
+    def correct(self, start: int, end: int, found: Iterable[EpochStart]) -> None:
+        """Replace the epochs from `start` up to `end` by those that the batches there have, in ascending order."""
+        after, place = self.epoch_at(end), bisect_left(self._entries, start, key=lambda entry: entry.offset)
+        entries = self._entries[:place]
+        later = [entry for entry in self._entries[place:] if entry.offset >= end]
+        for entry in (*found, EpochStart(after, Offset(end)), *later):
+            if entry.epoch > (entries[-1].epoch if entries else NO_EPOCH):
+                entries = (*entries, entry)
+        self._is_changed |= entries != self._entries
+        self._entries = entries
 
     def take_changes(self) -> bytes | None:
         """Return all entries, encoded, if any changed since the last call; otherwise None."""

@@ -69,7 +69,7 @@ def _recover(log: Log, mark: FlushedOffset | None, now_ms: int) -> None:
     opening = _Opening(log, mark, now_ms, recovered.active)
     # Archive rule 2: archived records must not be taken for deleted ones. The next leader raises the log start offset
     # to where the archive begins.
-    opening.is_start_unknown = log.config.is_archived and recovered.is_lost
+    opening.is_start_unknown, opening.is_lost = log.config.is_archived and recovered.is_lost, recovered.is_lost
     names = log.disk.list_directory(log.directory)
     for stray in strays_of(names):
         log.disk.remove(f"{log.directory}/{stray}")
@@ -101,7 +101,10 @@ class _Opening:
         """The segment with the recovery point, if its aborted index is damaged."""
         self._flushed_end = max(mark.end_offset if mark else 0, log.recovery_point)
         self._replay_from = log.recovery_point
-        self.is_start_unknown = False
+        self._lost_from: int | None = None
+        """Offset from which on the end of the log is lost."""
+        self.is_start_unknown = self.is_lost = False
+        """Whether the log start offset is unknown: of an archived log, or of any."""
 
     def run(self, files: list[SegmentFile], manifest: Manifest | None, local_start: int) -> None:
         self._local_start = local_start
@@ -250,6 +253,7 @@ class _Opening:
             claimed = tear.offset + header.record_count
         segment.note_damage(segment.file.size() - tear.position)
         segment.end_offset = max(claimed, self._flushed_end)
+        self._lost_from = tear.offset
         self._log.damage.append(LostTail(segment.path, tear.position, tear.what, tear.offset))
         self._log.must_roll = True
 
@@ -319,18 +323,35 @@ class _Opening:
         found = log.segments[-1].end_offset if log.segments else self._local_start
         log.log_end = max(found, log.log_start, self._flushed_end)
         if log.log_end > max(found, log.log_start):
+            what = f"the records from offset {found} to {log.log_end} are missing"
             if log.segments:
-                what = f"the records from offset {found} to {log.log_end} are missing"
                 log.damage.append(LostTail(log.segments[-1].path, log.segments[-1].size, what, found))
+                self._lost_from = found
                 self._reserve(found, log.log_end)
-            else:
+            elif self.is_lost:
                 _continue_after(log, log.log_end)
+            else:
+                log.damage.append(LostTail(log.directory, 0, what, found))
+                self._lost_from = found
+                self._reserve(found, log.log_end, self._active)
         log.must_roll |= log.log_end > found
         if log.segments:
             if self._local_start == log.log_start and not self.is_start_unknown:
                 log.log_start = max(log.log_start, log.segments[0].base_offset)
             log.must_roll |= log.segments[-1].is_sealed
         log.flushed_start = log.log_start
+        self._note_lost_epoch()
         if self._without_aborted is not None:
             restore_aborted(log, self._without_aborted, self._replay_from)
         log.mark_recovered(self._flushed_end)
+
+    def _note_lost_epoch(self) -> None:
+        """Let the lost end have the leader epoch of its last record.
+
+        Without it a follower that has these records would truncate them, and no replica could refetch them.
+        """
+        mark, epochs = self._mark, self._log.epochs
+        if self._lost_from is not None and mark is not None and epochs.latest < mark.leader_epoch:
+            first = max(self._lost_from, self._replay_from)
+            if first < mark.end_offset:
+                epochs.assign(mark.leader_epoch, first)

@@ -2,9 +2,10 @@
 
 The old segment is kept until the new one is complete, verified and synced. Batches of other replicas are verified by
 their checksum, by their offsets, which have to fill the range without a gap, and by their leader epochs, which have to
-be those of the log for these offsets. Of a compacted log they may have gaps: the other replica has removed what this
-one may still have had. That replica must not have records that were deleted by a tombstone which this log has
-lost (`lost_offsets.py`).
+be those of the log for these offsets. Where an epoch begins in the range or next to it, recovery may not have known at
+which offset: the batches may have the epochs that the log has around the range, and tell where each begins. Of a
+compacted log they may have gaps: the other replica has removed what this one may still have had. That replica must not
+have records that were deleted by a tombstone which this log has lost (`lost_offsets.py`).
 """
 
 from collections.abc import Iterator
@@ -19,7 +20,7 @@ from cordwood.storage.compaction.lost_offsets import lost_end_in, lost_end_of
 from cordwood.storage.compaction.run_writer import closing_batch, write_aborted
 from cordwood.storage.compaction.swap import swap
 from cordwood.storage.disk import Bytes, sync_directory
-from cordwood.storage.epochs import LeaderEpochs
+from cordwood.storage.epochs import EpochStart, LeaderEpochs
 from cordwood.storage.errors import CorruptBatch, DamagedLog
 from cordwood.storage.index import Index, Interval
 from cordwood.storage.log import Log
@@ -29,6 +30,7 @@ from cordwood.storage.scrub import pieces, read_each
 from cordwood.storage.segment import Segment
 from cordwood.storage.segment_files import SegmentFile
 from cordwood.storage.transaction_log import aborted_again
+from cordwood.storage.types import LeaderEpoch, Offset
 
 
 class Missing(NamedTuple):
@@ -54,6 +56,8 @@ class SegmentRebuild:
         self._has_gaps = log.config.compacted or segment.generation > 0
         """Whether other replicas may have compacted the fetched range more or less than this one."""
         self._truncations, self._has_fetched = log.truncations, False
+        self._fetched: list[tuple[Missing, list[EpochStart]]] = []
+        """Ranges that were fetched, with the epochs of their batches."""
         self._aborted: dict[Segment, list[AbortedRow]] = {}
         """Aborted transactions of this segment and of later ones, where they are others than before."""
 
@@ -126,6 +130,9 @@ class SegmentRebuild:
         assert self._new is not None, "a range is known to be missing once the copy has reached it"
         taken = self._checked_batches(missing, data)
         self._has_fetched = True
+        if not self._fetched or self._fetched[-1][0] != missing:
+            self._fetched.append((missing, []))
+        self._fetched[-1][1].extend(EpochStart(LeaderEpoch(one.leader_epoch), Offset(one.base_offset)) for one in taken)
         if not taken:
             self._due = missing.end
             return
@@ -143,6 +150,8 @@ class SegmentRebuild:
         assert new is not None, "it is whole"
         if old not in log.segments or old.end_offset != self._end or log.truncations != self._truncations:
             return False
+        for missing, found in self._fetched:
+            log.epochs.correct(missing.start, missing.end, found)
         for segment, rows in self._aborted.items():
             (old if segment is new else segment).aborted.replace(rows)
         if self._has_gaps and self._has_fetched:
@@ -209,7 +218,10 @@ class SegmentRebuild:
     def _checked_batches(self, missing: Missing, data: bytes) -> list[BatchHeader]:
         """Return the batches of `data` that are in the range; none if a gap reaches past it. Raises CorruptBatch."""
         taken: list[BatchHeader] = []
-        due = self._due
+        due, epoch_at = self._due, self._epochs.epoch_at
+        latest, last = epoch_at(missing.start - 1), epoch_at(missing.end)
+        if self._fetched and self._fetched[-1][0] == missing and self._fetched[-1][1]:
+            latest = self._fetched[-1][1][-1].epoch
         for header in headers(data):
             if header.base_offset >= missing.end:
                 break
@@ -219,8 +231,9 @@ class SegmentRebuild:
                 raise CorruptBatch(f"offset {header.base_offset}, but {due} was expected")
             if header.end > missing.end:
                 raise CorruptBatch(f"a batch up to offset {header.end}, but the next one starts at {missing.end}")
-            if header.leader_epoch != (known := self._epochs.epoch_at(max(header.base_offset, due))):
-                raise CorruptBatch(f"leader epoch {header.leader_epoch} instead of epoch {known}")
+            if not latest <= header.leader_epoch <= last:
+                raise CorruptBatch(f"leader epoch {header.leader_epoch} instead of epoch {latest} to {last}")
+            latest = LeaderEpoch(header.leader_epoch)
             taken.append(header)
             due = header.end
         if not taken and not (data and self._has_gaps):

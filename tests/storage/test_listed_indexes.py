@@ -81,3 +81,11 @@ def test_a_segment_that_recovery_has_scanned_is_listed_with_its_whole_index(log:
     log.disk.flip(path, 3 * BATCH_BYTES + 7, 0)
     log.reopen()
     assert_refused(log, 12)
+
+
+def test_segments_that_replace_truncated_ones_are_listed_with_their_index(log: LogFixture) -> None:
+    closed(log).truncate(log.bases[1]).append(*"abcdefghijklmnopqrstuvwxyz").flush()
+    assert log.log.has_unlisted_segments
+    log.checkpoint().power_cut(keep=0.0)
+    for base in log.bases[:-1]:
+        assert log.disk.content(log.path(base, "index")) != b"", base

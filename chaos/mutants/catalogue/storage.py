@@ -356,10 +356,7 @@ MUTANTS = (
     Mutant(
         "saved-indexes-are-not-synced",
         "storage/segment.py",
-        (
-            "            if sync:\n"
-            "                file.sync()\n"
-        ),
+        ("            if sync:\n                file.sync()\n"),
         "",
         "An index that must be on disk is synced: that of a rebuilt segment, before it gets its name.",
         "A power cut after a repair leaves a segment without an index.",
@@ -372,6 +369,33 @@ MUTANTS = (
         "",
         "The slot of a removed log is verified for no log.",
         "A log that was removed and is here again is reported as damaged, for ever.",
+        Scenario.LOGS,
+    ),
+    Mutant(
+        "the-lost-end-has-no-epoch",
+        "storage/log_loader.py",
+        "                epochs.assign(mark.leader_epoch, first)\n",
+        "                pass\n",
+        "The lost end of a log has the leader epoch that the flush mark has (rule 2).",
+        "A follower truncates records that its leader has lost, and no replica has them any more.",
+        Scenario.LOGS,
+    ),
+    Mutant(
+        "refetched-ranges-teach-no-epochs",
+        "storage/segment_rebuild.py",
+        "            log.epochs.correct(missing.start, missing.end, found)\n",
+        "            pass\n",
+        "A log has the leader epochs of the batches that it has refetched (rule 2).",
+        "A leader answers with a wrong end of an epoch, and a follower truncates too much or too little.",
+        Scenario.LOGS,
+    ),
+    Mutant(
+        "the-loss-of-all-segments-raises-the-log-start",
+        "storage/log_loader.py",
+        "            elif self.is_lost:\n",
+        "            elif True:\n",
+        "The loss of all segments does not move the log start offset, which is that of the followers too.",
+        "A leader that lost its files lets its followers delete the records that it has lost.",
         Scenario.LOGS,
     ),
 )

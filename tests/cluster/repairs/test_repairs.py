@@ -52,7 +52,7 @@ async def filled(cluster: ReplicaCluster) -> None:
     await cluster.settled()
 
 
-async def is_whole_again(cluster: ReplicaCluster, *, times: int = 1) -> None:
+async def is_whole_again(cluster: ReplicaCluster, *, times: int = 1, values: Sequence[str] = VALUES) -> None:
     """Wait until all damage found is repaired and all replicas are in sync and equal."""
 
     def is_done() -> bool:
@@ -63,7 +63,7 @@ async def is_whole_again(cluster: ReplicaCluster, *, times: int = 1) -> None:
     await cluster.until(is_done, "everything found is repaired", REPAIRED_S)
     await cluster.settled()
     for broker in cluster.ids:
-        assert cluster.values(broker) == VALUES
+        assert cluster.values(broker) == list(values)
 
 
 def a_follower(cluster: ReplicaCluster) -> int:
@@ -249,6 +249,39 @@ def test_the_only_one_in_sync_is_never_truncated() -> None:
         assert [place.state for place in running.damage.places()] == [DamageState.FOUND]
         cluster.start(other)
         await is_whole_again(cluster)
+
+    run_scenario(story, brokers=2, min_isr=1)
+
+
+@pytest.mark.parametrize("is_shortened", [False, True])
+def test_what_the_only_one_in_sync_has_lost_comes_from_a_replica_that_was_away(*, is_shortened: bool) -> None:
+    """The lost records are of an epoch of which the one that lost them has no other record."""
+
+    async def story(cluster: ReplicaCluster) -> None:
+        for value in VALUES[:5]:
+            await cluster.produce(value)
+        await cluster.settled()
+        other, [broker] = cluster.leader(), [broker for broker in cluster.ids if broker != cluster.leader()]
+        await cluster.kill(other)
+        await cluster.until(lambda: cluster.leader() == broker, "the next one leads")
+        await cluster.produce(VALUES[5])
+        cluster.start(other)
+        await cluster.until(lambda: cluster.isr() == {broker, other}, "both have all of it")
+        await cluster.kill(other)
+        await cluster.until(lambda: cluster.isr() == {broker}, "one is left")
+        await cluster.kill(broker)
+        [path], disk = files(cluster, broker, ".log"), cluster.disks[broker]
+        if is_shortened:
+            disk.shorten(path, len(disk.content(path).rstrip(b"\0")) // 6 * 5)
+        else:
+            disk.lose(path)
+        cluster.start(broker)
+        await cluster.until(lambda: cluster.leader() == broker, "it leads")
+        # The sequence numbers of the lost batches are lost too.
+        cluster.replace_producer(0)
+        await cluster.produce("next")
+        cluster.start(other)
+        await is_whole_again(cluster, values=[*VALUES[:6], "next"])
 
     run_scenario(story, brokers=2, min_isr=1)
 
