@@ -6,6 +6,7 @@ from log_fixture import LogFixture
 from cordwood.storage.batch import STAMP_BYTES, check, stamp
 from cordwood.storage.errors import DamagedLog
 from cordwood.storage.records import Record, encode
+from cordwood.storage.rewrite import write_index_again
 
 BATCH_BYTES = 69
 """Size of a batch of a one-letter value."""
@@ -89,3 +90,14 @@ def test_segments_that_replace_truncated_ones_are_listed_with_their_index(log: L
     log.checkpoint().power_cut(keep=0.0)
     for base in log.bases[:-1]:
         assert log.disk.content(log.path(base, "index")) != b"", base
+
+
+def test_an_index_that_is_rewritten_is_on_disk(log: LogFixture) -> None:
+    closed(log)
+    first = log.log.segments[0]
+    before = log.disk.content(first.index_path)
+    log.disk.flip(first.index_path, 40, 2)
+    first.release()
+    write_index_again(first)
+    log.power_cut(keep=0.0)
+    assert log.disk.content(first.index_path) == before

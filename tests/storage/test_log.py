@@ -444,3 +444,11 @@ def test_batches_that_arrive_together_leave_the_same_files_as_one_after_the_othe
         return {path: follower.disk.content(path) for path in follower.disk.files()}
 
     assert files(taken_alone) == files(leader.end)
+
+
+def test_the_batch_at_the_start_of_a_log_that_begins_again_is_not_that_of_before(log: LogFixture) -> None:
+    log.append_batch("a", "b", "c")
+    log.append_batch("d", "e", "f")
+    assert log.flush().delete_records(4).log.start_boundary() == 3
+    log.truncate_fully(1).append_batch("g", "h", "i", "j", "k")
+    assert log.flush().delete_records(4).log.start_boundary() == 1

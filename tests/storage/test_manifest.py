@@ -264,6 +264,16 @@ def test_a_log_that_was_never_checkpointed_begins_at_offset_0(log: LogFixture) -
     assert (log.start, log.end, log.values(end)) == (0, len(MANY), MANY[end:])
 
 
+def test_a_missing_segment_that_ends_at_the_log_start_is_no_damage(filled: LogFixture) -> None:
+    """A crash may come between the removal of its file and the next manifest."""
+    first, second = filled.bases[:2]
+    filled.delete_records(second).checkpoint()
+    lose(filled, first)
+    filled.reopen()
+    assert but_for_indexes(filled.damage) == []
+    assert (filled.start, filled.values()) == (second, MANY[second:])
+
+
 def test_all_segments_may_be_missing(filled: LogFixture) -> None:
     for base in filled.bases:
         lose(filled, base)
