@@ -9,7 +9,7 @@ from cordwood.replication.truncation import Truncation, full_truncation, truncat
 from cordwood.storage import quarantine, scrub
 from cordwood.storage.aborted_index import SUFFIX
 from cordwood.storage.boundaries import offset_at
-from cordwood.storage.errors import DamagedLog, LostTail, OutOfResources
+from cordwood.storage.errors import DamagedLog, ForeignSegment, LostTail, OutOfResources
 from cordwood.storage.log import Log
 from cordwood.storage.rewrite import write_index_again
 from cordwood.storage.segment import Segment
@@ -41,6 +41,16 @@ def is_still_damaged(partition: Partition, damage: DamagedLog) -> bool:
     if segment is not None and not is_damaged:
         segment.damaged.forget(damage.position)
     return is_damaged
+
+
+def is_deleted(log: Log, damage: DamagedLog) -> bool:
+    """Return whether retention or DeleteRecords has deleted the records of a damaged segment, or of a lost end."""
+    if isinstance(damage, LostTail):
+        segment = log.segment_of(damage.offset) if log.segments else None
+        is_gone = segment is None or segment.base_offset > damage.offset or segment.end_offset <= log.log_start
+        return is_gone and damage.offset < log.log_start
+    holder = scrub.segment_with(log, damage.path)
+    return not isinstance(damage, ForeignSegment) and (holder is None or holder.end_offset <= log.log_start)
 
 
 async def rewrite(partition: Partition, path: str, checkpoints: Checkpoints) -> None:

@@ -8,7 +8,7 @@ import structlog
 
 from cordwood.cluster.repairs.damage import DamageRegister
 from cordwood.replication.file_removal import FileRemoval
-from cordwood.replication.log_repair import quarantine_segment, remove_foreign_segment
+from cordwood.replication.log_repair import is_deleted, quarantine_segment, remove_foreign_segment
 from cordwood.replication.partition import Partition
 from cordwood.replication.range_reads import RangeReader, RangeUnavailable
 from cordwood.replication.segment_refetch import refetch
@@ -74,7 +74,12 @@ class Refetches:
                 continue
             if partition.is_deleted:
                 self._finish(partition, pending, pending.damage)
-            elif len(self._running) < AT_ONCE_MAX and now >= pending.not_before and not partition.is_offline:
+                continue
+            # Where no other replica is, this is the only end of it.
+            self._finish(partition, pending, [damage for damage in pending.damage if is_deleted(partition.log, damage)])
+            if not pending.damage:
+                continue
+            if len(self._running) < AT_ONCE_MAX and now >= pending.not_before and not partition.is_offline:
                 self._begin(partition, pending)
 
     def _begin(self, partition: Partition, pending: _Pending) -> None:

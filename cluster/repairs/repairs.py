@@ -16,6 +16,7 @@ from cordwood.replication.leader_connection import LeaderConnections
 from cordwood.replication.log_maintenance import LogMaintenance
 from cordwood.replication.log_repair import (
     has_lost_records,
+    is_deleted,
     is_still_damaged,
     quarantine_segment,
     rewrite,
@@ -327,10 +328,13 @@ class Repairs:
             _events.info("file.rewritten", path=damage.path)
 
     def _finish_returned(self) -> None:
-        for partition in [
-            replica for replica in self._pending_repairs if replica.is_deleted and self._is_idle(replica)
-        ]:
-            self._finish(self._pending_repairs.pop(partition).damage)
+        for partition in list(filter(self._is_idle, self._pending_repairs)):
+            pending = self._pending_repairs[partition]
+            gone = [one for one in pending.damage if partition.is_deleted or is_deleted(partition.log, one)]
+            self._finish(gone)
+            pending.damage = [one for one in pending.damage if one not in gone]
+            if not pending.damage:
+                del self._pending_repairs[partition]
         for partition in list(self._returning):
             image = self._image_of(partition)
             if image is None or partition.is_deleted or self._me in image.isr:

@@ -253,6 +253,29 @@ def test_the_only_one_in_sync_is_never_truncated() -> None:
     run_scenario(story, brokers=2, min_isr=1)
 
 
+@pytest.mark.parametrize("is_tail", [False, True])
+def test_damage_that_no_replica_can_repair_ends_with_the_records_that_it_is_in(*, is_tail: bool) -> None:
+    async def story(cluster: ReplicaCluster) -> None:
+        await filled(cluster)
+        broker = cluster.leader()
+        if is_tail:
+            await cluster.kill(broker)
+            lose_tail(cluster, broker)
+            cluster.start(broker)
+            await cluster.until(lambda: cluster.leader() == broker, "it leads")
+            cluster.replace_producer(0)
+            await cluster.produce("next")
+        else:
+            flip(cluster, broker, files(cluster, broker, ".log")[0])
+        register = cluster.running[broker].damage
+        await cluster.until(lambda: register.found >= 1, "it is found", FOUND_S)
+        log = cluster.replica(broker).log
+        log.raise_log_start(log.segments[-1].base_offset)
+        await cluster.until(lambda: register.under_repair == 0, "no damage is left", FOUND_S)
+
+    run_scenario(story, brokers=1, min_isr=1)
+
+
 @pytest.mark.parametrize("is_shortened", [False, True])
 def test_what_the_only_one_in_sync_has_lost_comes_from_a_replica_that_was_away(*, is_shortened: bool) -> None:
     """The lost records are of an epoch of which the one that lost them has no other record."""
