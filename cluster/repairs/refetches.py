@@ -76,7 +76,8 @@ class Refetches:
                 self._finish(partition, pending, pending.damage)
                 continue
             # Where no other replica is, this is the only end of it.
-            self._finish(partition, pending, [damage for damage in pending.damage if is_deleted(partition.log, damage)])
+            gone = [damage for damage in pending.damage if is_deleted(partition.log, damage)]
+            self._finish(partition, pending, gone)
             if not pending.damage:
                 continue
             if len(self._running) < AT_ONCE_MAX and now >= pending.not_before and not partition.is_offline:

@@ -258,8 +258,10 @@ MUTANTS = (
     Mutant(
         "stale-epochs-stay",
         "storage/epochs.py",
-        "        while self._entries and (self._entries[-1].epoch >= epoch or self._entries[-1].offset >= offset):\n"
-        "            self._entries.pop()\n",
+        (
+            "        while entries and (entries[-1].epoch >= epoch or entries[-1].offset >= offset):\n"
+            "            entries = entries[:-1]\n"
+        ),
         "",
         "Leader epochs and their start offsets increase strictly (KIP-101).",
         "OffsetForLeaderEpoch returns an epoch that was overwritten.",
@@ -286,8 +288,8 @@ MUTANTS = (
     Mutant(
         "epochs-at-the-cut-stay",
         "storage/epochs.py",
-        "        while self._entries and self._entries[-1].offset >= end:\n",
-        "        while self._entries and self._entries[-1].offset > end:\n",
+        "if entry.offset < end])",
+        "if entry.offset <= end])",
         "A truncation removes leader epochs that have no records left.",
         "A replica reports a leader epoch of which it has no records.",
         Scenario.TURNS,
@@ -295,8 +297,8 @@ MUTANTS = (
     Mutant(
         "the-first-epoch-keeps-its-start",
         "storage/epochs.py",
-        "        if self._entries and self._entries[0].offset < start:\n",
-        "        if False:\n",
+        "(EpochStart(self._entries[place].epoch, Offset(start)), *self._entries[place + 1 :])",
+        "self._entries[place:]",
         "The first leader epoch starts at or above the log start offset.",
         "A reader is sent to an offset below the log start offset.",
         Scenario.LOGS,
@@ -304,8 +306,8 @@ MUTANTS = (
     Mutant(
         "epochs-begin-before-their-records",
         "storage/epochs.py",
-        "        while len(self._entries) > 1 and self._entries[1].offset <= start:\n",
-        "        while len(self._entries) > 1 and self._entries[1].offset < start:\n",
+        "bisect_right(self._entries, start,",
+        "bisect_left(self._entries, start,",
         "Leader epochs that end at the log start offset are removed.",
         "Two leader epochs have the same start offset.",
         Scenario.LOGS,
@@ -313,9 +315,11 @@ MUTANTS = (
     Mutant(
         "epoch-changes-are-not-noted",
         "storage/epochs.py",
-        "        self._entries.append(EpochStart(LeaderEpoch(epoch), Offset(offset)))\n"
-        "        self._is_changed = True\n",
-        "        self._entries.append(EpochStart(LeaderEpoch(epoch), Offset(offset)))\n",
+        (
+            "        self._entries = (*entries, EpochStart(LeaderEpoch(epoch), Offset(offset)))\n"
+            "        self._is_changed = True\n"
+        ),
+        "        self._entries = (*entries, EpochStart(LeaderEpoch(epoch), Offset(offset)))\n",
         "The next checkpoint writes a new leader epoch.",
         "A leader epoch is missing after a restart.",
         Scenario.LOGS,
@@ -656,9 +660,8 @@ MUTANTS = (
     Mutant(
         "a-moved-start-of-an-epoch-is-not-written",
         "storage/epochs.py",
-        "            self._entries[0] = EpochStart(self._entries[0].epoch, Offset(start))\n"
-        "            self._is_changed = True\n",
-        "            self._entries[0] = EpochStart(self._entries[0].epoch, Offset(start))\n",
+        ("*self._entries[place + 1 :])\n        self._is_changed = True\n"),
+        "*self._entries[place + 1 :])\n",
         "A checkpoint has the leader epochs of its log.",
         "After a restart a leader sends followers back to records that were deleted.",
         Scenario.LOGS,

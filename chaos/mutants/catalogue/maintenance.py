@@ -51,11 +51,8 @@ MUTANTS = (
     Mutant(
         "marks-are-never-synced",
         "replication/checkpoints.py",
-        (
-            "            if written:\n"
-            "                await directory.run_blocking(directory.flushed_offsets.file.sync)\n"
-        ),
-        "            pass\n",
+        "                await directory.run_blocking(directory.flushed_offsets.file.sync)\n",
+        "                pass\n",
         "The flush marks are synced with the checkpoints.",
         "After a power cut, lost records are not noticed.",
         Scenario.REPLICAS,

@@ -437,7 +437,7 @@ MUTANTS = (
     Mutant(
         "deleted-damage-stays-reported",
         "cluster/repairs/refetches.py",
-        "            self._finish(partition, pending, [damage for damage in pending.damage if is_deleted(partition.log, damage)])\n",
+        "            self._finish(partition, pending, gone)\n",
         "",
         "Damage ends with the records that it is in (rule 8).",
         "With one replica, damage is reported until the broker restarts, whatever an operator does.",
