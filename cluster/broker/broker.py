@@ -53,7 +53,7 @@ from cordwood.cluster.kafka.handlers.fetch import FetchHandler
 from cordwood.cluster.kafka.handlers.produce import ProduceHandler
 from cordwood.cluster.kafka.handlers.share_fetch import ShareFetchHandler
 from cordwood.cluster.kafka.in_process import InProcess
-from cordwood.cluster.kafka.leader_hints import leader_in
+from cordwood.cluster.kafka.leader_hints import Leader, leader_in
 from cordwood.cluster.kafka.leader_offsets import LeaderOffsets
 from cordwood.cluster.kafka.marker_transport import MarkerTransport
 from cordwood.cluster.kafka.named_topics import topic_name
@@ -485,11 +485,15 @@ class Broker:
 
     def _fast_path(self, sessions: FetchSessions) -> dict[int, FastPathHandler]:
         authorizer = None if self._access is None else self._access.authorizer
+
+        def find_leader(topic: str, index: int, listener: str) -> Leader | None:
+            return leader_in(self._quorum.image, topic, index, listener)
+
         producing = ProduceHandler(
             self._replicas,
             self._decoding,
             self._wall_clock,
-            lambda topic, index, listener: leader_in(self._quorum.image, topic, index, listener),
+            find_leader,
             self._turns,
             self._verifier,
             authorizer,
@@ -500,6 +504,7 @@ class Broker:
             self._wall_clock,
             self._settings.fetch_max_bytes,
             self._peer_directory.nearest,
+            find_leader,
             self._turns,
             authorizer,
             self._archiving.reads,

@@ -7,6 +7,7 @@ from kio.schema.errors import ErrorCode
 from cordwood.cluster.kafka.codec import RequestHead
 from cordwood.cluster.kafka.fetch_request import FLEXIBLE_FROM
 from cordwood.cluster.kafka.fetch_sessions import NO_SESSION, PartitionKey
+from cordwood.cluster.kafka.leader_hints import NO_TAGS, Leader, current_leader, node_endpoints
 from cordwood.cluster.kafka.wire import Topic, compact_string, legacy_string, uvarint
 from cordwood.replication.channel import Chunk
 from cordwood.storage.aborted_index import AbortedTransaction
@@ -17,6 +18,9 @@ _SESSIONS_FROM = 7
 _LOG_START_FROM = 5
 _READ_REPLICA_FROM = 11
 NOTHING = -1
+LEADERS_FROM = 16
+"""From this version on, the response names the current leader where another broker leads (KIP-951)."""
+_CURRENT_LEADER_TAG = 1
 ROWS_PER_STEP = 8
 
 _HEAD_V12 = struct.Struct(">ibihi").pack
@@ -34,7 +38,7 @@ class Row:
     """One partition of the response."""
 
     __slots__ = (
-        "aborted", "code", "high_watermark", "is_archived", "key", "last_stable", "log_start", "piece",
+        "aborted", "code", "high_watermark", "is_archived", "key", "last_stable", "leader", "log_start", "piece",
         "preferred_replica", "slice",
     )  # fmt: skip
 
@@ -51,6 +55,8 @@ class Row:
         """The bytes of `slice`, if they have been read."""
         self.is_archived = False
         """Whether `slice` is from the archive: then it is sent at once, however small."""
+        self.leader: Leader | None = None
+        """The current leader, for a client that has asked the wrong broker or with an old leader epoch."""
 
 
 def encode_error(head: RequestHead, code: ErrorCode) -> bytes:
@@ -72,6 +78,7 @@ class _Writer:
         self._is_flexible = head.version >= FLEXIBLE_FROM
         self._chunks: list[Chunk] = []
         self._texts: list[bytes] = []
+        self._leaders: list[Leader] = []
 
     def write(self, session_id: int, rows: list[Row], code: int) -> Steps[list[Chunk]]:
         by_topic: dict[Topic, list[Row]] = {}
@@ -91,7 +98,7 @@ class _Writer:
             if self._is_flexible:
                 self._texts.append(b"\x00")
         if self._is_flexible:
-            self._texts.append(b"\x00")
+            self._texts.append(node_endpoints(self._leaders) if self._leaders else NO_TAGS)
         self._end_text()
         size = sum(chunk.size if isinstance(chunk, Slice) else len(chunk) for chunk in self._chunks)
         assert isinstance(self._chunks[0], bytes)
@@ -141,9 +148,11 @@ class _Writer:
         elif row.slice is not None:
             self._end_text()
             self._chunks.append(row.slice)
-        if self._is_flexible:
-            texts = self._texts
-            texts.append(b"\x00")
+        if row.leader is not None:
+            self._leaders.append(row.leader)
+            self._texts.append(current_leader(row.leader, _CURRENT_LEADER_TAG))
+        elif self._is_flexible:
+            self._texts.append(NO_TAGS)
 
     def _write_aborted(self, aborted: list[AbortedTransaction]) -> None:
         tags = b"\x00" if self._is_flexible else b""

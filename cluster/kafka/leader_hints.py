@@ -42,9 +42,9 @@ def leader_in(image: Image, topic: str, index: int, listener: str) -> Leader | N
     return Leader(broker.id, partition.leader_epoch, endpoint, broker.rack)
 
 
-def current_leader(leader: Leader | None) -> bytes:
-    """Encode the tagged fields of a partition: tag 0 with a LeaderIdAndEpoch, or no tag."""
-    return NO_TAGS if leader is None else _one_tag(_LEADER(leader.broker_id, leader.epoch, 0))
+def current_leader(leader: Leader | None, tag: int = 0) -> bytes:
+    """Encode the tagged fields of a partition: `tag` with a LeaderIdAndEpoch, or no tag."""
+    return NO_TAGS if leader is None else _one_tag(_LEADER(leader.broker_id, leader.epoch, 0), tag)
 
 
 def node_endpoints(leaders: Iterable[Leader]) -> bytes:
@@ -59,5 +59,5 @@ def _node(leader: Leader) -> bytes:
     return b"".join((_NODE(leader.broker_id), compact_string(endpoint.host), _NODE(endpoint.port), rack_field, NO_TAGS))
 
 
-def _one_tag(content: bytes) -> bytes:
-    return b"\x01\x00" + uvarint(len(content)) + content
+def _one_tag(content: bytes, tag: int = 0) -> bytes:
+    return b"\x01" + uvarint(tag) + uvarint(len(content)) + content

@@ -12,8 +12,16 @@ class TopicRefused(Exception):
     """The client has not the right that its request requires on the topic."""
 
 
+class CodecRefused(Exception):
+    """The version of the request is older than the batch's codec."""
+
+    def __init__(self) -> None:
+        super().__init__("Produce carries zstd batches from version 7 on (KIP-110)")
+
+
 _BY_ERROR: dict[type[Exception], ErrorCode] = {
     TopicRefused: ErrorCode.topic_authorization_failed,
+    CodecRefused: ErrorCode.unsupported_compression_type,
     errors.CorruptBatch: ErrorCode.corrupt_message,
     errors.DamagedLog: ErrorCode.corrupt_message,
     errors.InvalidRecord: ErrorCode.invalid_record,
@@ -52,7 +60,7 @@ _BY_REFUSAL: dict[Refusal, ErrorCode] = {
     Refusal.OFFLINE: ErrorCode.kafka_storage_error,
 }
 
-EXPECTED = (errors.StorageError, PartitionRefused, TopicRefused)
+EXPECTED = (errors.StorageError, PartitionRefused, TopicRefused, CodecRefused)
 """Exceptions that become error codes. Any other exception is a bug in the broker."""
 
 

@@ -117,6 +117,7 @@ class HandlersStory(RolesFixture):
             self._clock,
             response_bytes_max,
             self._nearest,
+            self._find_leader,
             turns,
             throttle=self.throttle,
         )
@@ -182,6 +183,7 @@ OF_APPENDS = frozenset(
     {
         ErrorCode.invalid_record,
         ErrorCode.invalid_timestamp,
+        ErrorCode.unsupported_compression_type,
         ErrorCode.message_too_large,
         ErrorCode.out_of_order_sequence_number,
         ErrorCode.invalid_producer_epoch,

@@ -2,9 +2,10 @@
 
 With read_committed, only batches below the last stable offset, and the aborted transactions among them (KIP-98).
 
-Version notes: 5 adds the log start offset; 7 fetch sessions (KIP-227); 9 the leader epoch (KIP-320); 11 the client's
-rack and the preferred read replica (KIP-392); 13 names topics by id (KIP-516); 15 drops the replica id; 17
-and 18 have tagged fields of followers, which are ignored (KIP-853, KIP-1166).
+Version notes: 5 adds the log start offset; 6 KAFKA_STORAGE_ERROR in place of NOT_LEADER_OR_FOLLOWER; 7 fetch sessions
+(KIP-227); 9 the leader epoch (KIP-320); 11 the client's rack and the preferred read replica (KIP-392); 13 names topics
+by id (KIP-516); 15 drops the replica id; 16 names the current leader where another broker leads (KIP-951); 17 and 18
+have tagged fields of followers, which are ignored (KIP-853, KIP-1166).
 """
 
 # On the hot path: a request is answered in the connection's callback if possible. Otherwise it becomes a long poll that
@@ -26,7 +27,7 @@ from cordwood.cluster.kafka.codec import RequestHead
 from cordwood.cluster.kafka.connection import Connection
 from cordwood.cluster.kafka.fetch_access import Find, decide_for, guarded
 from cordwood.cluster.kafka.fetch_request import TOPIC_IDS_FROM, FetchRequest, read_fetch
-from cordwood.cluster.kafka.fetch_response import NOTHING, Row, encode, encode_error
+from cordwood.cluster.kafka.fetch_response import LEADERS_FROM, NOTHING, Row, encode, encode_error
 from cordwood.cluster.kafka.fetch_sessions import (
     FULL_EPOCH,
     INITIAL_EPOCH,
@@ -40,6 +41,7 @@ from cordwood.cluster.kafka.fetch_sessions import (
     WrongSessionEpoch,
 )
 from cordwood.cluster.kafka.fetched_batches import may_be_there_soon, read, shown_watermark
+from cordwood.cluster.kafka.leader_hints import FindLeader, Leader
 from cordwood.cluster.kafka.refusals import EXPECTED, code_of
 from cordwood.cluster.kafka.rights import CLUSTER, CLUSTER_ACTION, READ, TOPIC, Right, Rights
 from cordwood.cluster.kafka.shared_pieces import Shared
@@ -60,6 +62,8 @@ RIGHTS: Rights = (
     Right(READ, TOPIC),
     Right(CLUSTER_ACTION, CLUSTER, "in place of READ, if the request claims to be a replica's"),
 )
+STORAGE_ERROR_FROM = 6
+"""The first version with KAFKA_STORAGE_ERROR."""
 SMALL_REQUEST_BYTES = 256
 LARGE_REQUEST_BYTES = 8 << 10
 """A larger request, of some hundred partitions or more, is decoded in time slices (`turns.py`)."""
@@ -90,6 +94,7 @@ class FetchHandler:
         wall_clock: Callable[[], int],
         response_bytes_max: int,
         nearest: Nearest,
+        find_leader: FindLeader,
         turns: Turns,
         authorizer: Authorizer | None = None,
         archive: ArchiveReads | None = None,
@@ -102,7 +107,7 @@ class FetchHandler:
         """None if every client may do everything."""
         self.turns, self.tasks = turns, Tasks()
         self.replicas, self.response_bytes_max = replicas, response_bytes_max
-        self.nearest, self.shared = nearest, Shared()
+        self.nearest, self.find_leader, self.shared = nearest, find_leader, Shared()
         self.reads_ahead: Counter[LogDirectory] = Counter()
         self._sessions, self._wall_clock = sessions, wall_clock
 
@@ -161,6 +166,12 @@ class FetchHandler:
         find = self.replicas.readable if rack else self.replicas.led
         return find(topic, index, leader_epoch)
 
+    def leader_of(self, key: PartitionKey, listener: str) -> Leader | None:
+        """Return the current leader of a partition; None if no leader is known that the client can reach."""
+        topic, index = key
+        name = topic if isinstance(topic, str) else self.replicas.name_of(topic)
+        return None if name is None else self.find_leader(name, index, listener)
+
     def _refuse(self, head: RequestHead, slot: Slot, code: ErrorCode) -> None:
         slot.refused(int(code))
         slot.fill([encode_error(head, code)])
@@ -191,6 +202,8 @@ class FetchHandler:
 
 
 NONE_COLD: frozenset[LogDirectory] = frozenset()
+MISDIRECTED = frozenset({ErrorCode.not_leader_or_follower, ErrorCode.fenced_leader_epoch})
+"""A client that gets one of these has an outdated leader."""
 NOT_READ = (*EXPECTED, NotInMemory)
 
 
@@ -487,7 +500,12 @@ class DelayedFetch:
                 raise error
             return
         row.code, row.high_watermark = int(code_of(error)), NOTHING
+        if row.code == ErrorCode.kafka_storage_error and self._head.version < STORAGE_ERROR_FROM:
+            # Older clients look for another leader on this code, as with Kafka. One that they do not know is fatal.
+            row.code = int(ErrorCode.not_leader_or_follower)
         self._slot.refused(row.code)
+        if row.code in MISDIRECTED and self._head.version >= LEADERS_FROM:
+            row.leader = self._fetching.leader_of(row.key, self._slot.connection.listener)
         if partition is not None and isinstance(error, DamagedLog):
             partition.report_damage(error)
 

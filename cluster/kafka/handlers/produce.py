@@ -1,8 +1,8 @@
 """Produce (0): record batches appended to partition logs, acknowledged after a flush, a commit, or not at all (acks).
 
-Version notes: 0 to 2 are advertised and refused; 3 brings transactional ids; 8 error messages (KIP-467); 9 is flexible;
-10 names the current leader where another broker leads (KIP-951); 11 adds TRANSACTION_ABORTABLE, and 12 adds its
-partitions to the transaction (KIP-890); 13 names topics by id (KIP-516).
+Version notes: 0 to 2 are advertised and refused; 3 brings transactional ids; 7 batches in zstd (KIP-110); 8 error
+messages (KIP-467); 9 is flexible; 10 names the current leader where another broker leads (KIP-951); 11 adds
+TRANSACTION_ABORTABLE, and 12 adds its partitions to the transaction (KIP-890); 13 names topics by id (KIP-516).
 """
 
 # On the hot path: a request is handled in the connection's callback. Request and response are read and written by hand,
@@ -25,7 +25,7 @@ from cordwood.cluster.kafka.connection import Connection
 from cordwood.cluster.kafka.leader_hints import FindLeader, Leader
 from cordwood.cluster.kafka.produce_request import PartitionData, ProduceRequest, read_lone, read_produce
 from cordwood.cluster.kafka.produce_response import STEPS_AT_ONCE, PendingProduce, ProduceOutcome
-from cordwood.cluster.kafka.refusals import EXPECTED
+from cordwood.cluster.kafka.refusals import EXPECTED, CodecRefused
 from cordwood.cluster.kafka.rights import TOPIC, TRANSACTIONAL_ID, WRITE, Right, Rights
 from cordwood.cluster.kafka.transaction_verifier import (
     RETRIED,
@@ -43,7 +43,15 @@ from cordwood.replication.replicas import Replicas
 from cordwood.replication.tasks import Tasks
 from cordwood.replication.verification import VerificationGuard, Verifications
 from cordwood.storage.admission import admit_records_in_steps
-from cordwood.storage.batch import ATTRIBUTES_BYTE, TRANSACTIONAL, BatchHeader, check, peek
+from cordwood.storage.batch import (
+    ATTRIBUTES_BYTE,
+    CODEC_MASK,
+    TRANSACTIONAL,
+    BatchHeader,
+    Compression,
+    check,
+    peek,
+)
 from cordwood.storage.budget import UNPACKED_BYTES_MAX, Budget, OverBudget, UnpacksTooLarge
 from cordwood.storage.config import LogConfig
 from cordwood.storage.disk import Bytes
@@ -63,6 +71,9 @@ FEW_PARTITIONS = 32
 OUTCOME_BYTES = 400
 """Memory of one batch's outcome and its part of the response."""
 
+ZSTD_FROM = 7
+"""From this version on, a batch may be compressed with zstd."""
+ZSTD = int(Compression.ZSTD)
 ABORTABLE_FROM, ADDS_FROM = 11, 12
 """From these versions on, a client knows TRANSACTION_ABORTABLE, and its first batch for a partition adds it."""
 
@@ -399,8 +410,12 @@ class ProduceHandler:
         """Append a batch, or refuse it. Return False, with nothing done, if `budget` is too small to check it."""
         records = data.records
         try:
-            if records[ATTRIBUTES_BYTE] & TRANSACTIONAL and outcome.pending.transactional_id is None:
+            attributes = records[ATTRIBUTES_BYTE]
+            if attributes & TRANSACTIONAL and outcome.pending.transactional_id is None:
                 outcome.code = ErrorCode.transactional_id_authorization_failed
+                return True
+            if attributes & CODEC_MASK == ZSTD and outcome.pending.head.version < ZSTD_FROM:
+                outcome.refused(CodecRefused())
                 return True
         except IndexError:
             # Too short for a batch: `Partition.append` refuses it.

@@ -245,6 +245,7 @@ PROVOKED = Provocations(
             ErrorCode.corrupt_message,
             ErrorCode.invalid_record,
             ErrorCode.invalid_timestamp,
+            ErrorCode.unsupported_compression_type,
             ErrorCode.invalid_txn_state,
             ErrorCode.transaction_coordinator_fenced,
             ErrorCode.message_too_large,

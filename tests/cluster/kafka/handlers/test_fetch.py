@@ -129,6 +129,16 @@ def test_only_the_present_leader_epoch_is_served(version: int, epoch: int, code:
     tell(story)
 
 
+@pytest.mark.parametrize("version", handler.KEY.versions)
+def test_a_client_that_does_not_know_of_failed_disks_is_sent_to_another_leader(version: int) -> None:
+    async def story(broker: HandlersStory) -> None:
+        broker.elect().directory.fail(OSError("the disk is gone"))
+        code = ErrorCode.not_leader_or_follower if version < 6 else ErrorCode.kafka_storage_error
+        assert (await fetch_one(broker, version=version)).code is code
+
+    tell(story)
+
+
 @pytest.mark.parametrize(("epoch", "code"), [(1, ErrorCode.fenced_leader_epoch), (3, ErrorCode.unknown_leader_epoch)])
 def test_a_follower_serves_its_own_leader_epoch_only(epoch: int, code: ErrorCode) -> None:
     async def story(broker: HandlersStory) -> None:

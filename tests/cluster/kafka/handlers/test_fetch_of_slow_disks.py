@@ -32,8 +32,9 @@ class FetchStory(ReplicaFixture):
         super().__init__(directories=2)
         memory = Memory.unlimited()
         sessions = FetchSessions(10, memory.sessions, random.Random(1))
+        turns = Turns(asyncio.get_running_loop().time)
         fetching = FetchHandler(
-            self.replicas, sessions, lambda: NOW_MS, 1 << 20, lambda *_: None, Turns(asyncio.get_running_loop().time)
+            self.replicas, sessions, lambda: NOW_MS, 1 << 20, lambda *_: None, lambda *_: None, turns
         )
         self.fetching = fetching
 

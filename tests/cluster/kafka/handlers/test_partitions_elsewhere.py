@@ -13,6 +13,7 @@ from handlers_fixture import HandlersStory, tell
 from kio.index import load_request_schema
 from kio.schema.errors import ErrorCode
 from produce_requests import batch, produce, send
+from roles_fixture import TOPIC
 
 from cordwood.bench.counters.cluster import CountedCluster
 from cordwood.chaos.sim import loop
@@ -107,6 +108,61 @@ def test_a_producer_is_sent_to_the_leader_of_a_topic_without_a_replica_here() ->
         [row] = answer.responses[0].partition_responses
         assert (row.current_leader.leader_id, row.current_leader.leader_epoch) == (2, 5)
         assert [(node.node_id, node.host) for node in answer.node_endpoints] == [(2, "two")]
+
+    tell(story)
+
+
+def elsewhere(broker: HandlersStory) -> None:
+    moved_away(broker)
+    broker.leaders[MOVED, 0] = Leader(BrokerId(2), 5, Endpoint("PLAINTEXT", "two", 9092), "east")
+
+
+@pytest.mark.parametrize("version", [16, 17, 18])
+def test_a_consumer_is_sent_to_the_leader_of_a_partition_without_a_replica_here(version: int) -> None:
+    async def story(broker: HandlersStory) -> None:
+        elsewhere(broker)
+        answer = await fetch(broker, wanted(), wanted(index=1), topic_id=MOVED_ID, version=version)
+        known, unknown = answer.responses[0].partitions
+        assert (known.current_leader.leader_id, known.current_leader.leader_epoch) == (2, 5)
+        assert (unknown.error_code, unknown.current_leader.leader_id) == (ErrorCode.unknown_topic_or_partition, -1)
+        assert [(node.node_id, node.host, node.port, node.rack) for node in answer.node_endpoints] == [
+            (2, "two", 9092, "east")
+        ]
+
+    tell(story)
+
+
+def test_a_consumer_with_an_old_leader_epoch_learns_of_the_new_one() -> None:
+    async def story(broker: HandlersStory) -> None:
+        broker.elect(epoch=5)
+        broker.leaders[TOPIC, 0] = Leader(BrokerId(1), 5, Endpoint("PLAINTEXT", "one", 9092), None)
+        answer = await fetch(broker, wanted(epoch=4), version=16)
+        [row] = answer.responses[0].partitions
+        assert row.error_code is ErrorCode.fenced_leader_epoch
+        assert (row.current_leader.leader_id, row.current_leader.leader_epoch) == (1, 5)
+        assert [node.host for node in answer.node_endpoints] == ["one"]
+
+    tell(story)
+
+
+@pytest.mark.parametrize("version", [12, 15])
+def test_a_consumer_of_an_earlier_version_is_told_no_leader_as_by_kafka(version: int) -> None:
+    async def story(broker: HandlersStory) -> None:
+        elsewhere(broker)
+        answer = await fetch(broker, wanted(), topic=MOVED, topic_id=MOVED_ID, version=version)
+        [row] = answer.responses[0].partitions
+        assert (row.error_code, row.current_leader.leader_id) == (ErrorCode.not_leader_or_follower, -1)
+
+    tell(story)
+
+
+def test_a_consumer_of_a_partition_without_a_leader_is_told_none() -> None:
+    async def story(broker: HandlersStory) -> None:
+        moved_away(broker)
+        answer = await fetch(broker, wanted(), topic_id=MOVED_ID, version=16)
+        [row] = answer.responses[0].partitions
+        assert (row.error_code, row.current_leader.leader_id) == (ErrorCode.not_leader_or_follower, -1)
+        assert answer.node_endpoints == ()
 
     tell(story)
 

@@ -282,6 +282,23 @@ def test_versions_that_are_only_advertised_are_refused(version: int) -> None:
     tell(story)
 
 
+def zstd() -> bytes:
+    return encode([Record(0, NOW_MS, b"k", b"v")], compression=Compression.ZSTD)
+
+
+@pytest.mark.parametrize("version", handler.KEY.versions)
+def test_a_batch_in_zstd_needs_version_7(version: int) -> None:
+    async def story(broker: HandlersStory) -> None:
+        held = broker.elect()
+        row = await produce(broker, zstd(), version=version)
+        assert row == (Row(ErrorCode.unsupported_compression_type, -1) if version < 7 else Row(ErrorCode.none, 0))
+        assert held.log.log_end == (0 if version < 7 else 1)
+        others = encode([Record(0, NOW_MS, b"k", b"v")], compression=Compression.LZ4)
+        assert (await produce(broker, others, version=version)).code is ErrorCode.none
+
+    tell(story)
+
+
 def test_of_several_topic_ids_the_unknown_ones_are_refused() -> None:
     async def story(broker: HandlersStory) -> None:
         partition = broker.elect()
@@ -327,6 +344,12 @@ async def _bad_checksum(broker: HandlersStory) -> ErrorCode:
 async def _control_batch(broker: HandlersStory) -> ErrorCode:
     broker.elect()
     return (await produce(broker, batch(attributes=CONTROL))).code
+
+
+@PROVOKED.of(ErrorCode.unsupported_compression_type)
+async def _zstd_before_version_7(broker: HandlersStory) -> ErrorCode:
+    broker.elect()
+    return (await produce(broker, zstd(), version=6)).code
 
 
 @PROVOKED.of(ErrorCode.invalid_timestamp)

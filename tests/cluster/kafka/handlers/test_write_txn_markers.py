@@ -204,6 +204,7 @@ PROVOKED = Provocations(
             ErrorCode.corrupt_message,
             ErrorCode.invalid_record,
             ErrorCode.invalid_timestamp,
+            ErrorCode.unsupported_compression_type,
             ErrorCode.message_too_large,
             ErrorCode.out_of_order_sequence_number,
             ErrorCode.invalid_txn_state,
