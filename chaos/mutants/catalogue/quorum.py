@@ -471,4 +471,13 @@ MUTANTS = (
         "The memory of a voter that is cut off grows with every proposal.",
         Scenario.QUORUM,
     ),
+    Mutant(
+        "unsent-proposals-of-observers-are-dropped",
+        "cluster/metadata/raft/proposal_forwarder.py",
+        "        self._unsent = [entry for entry in unanswered if not self._transport.send(receiver, Propose(entry))]\n",
+        "        self._unsent = [entry for entry in unanswered if not self._transport.send(receiver, Propose(entry)) and False]\n",
+        "A proposal that the connection does not take is sent once it has room.",
+        "Requests to a busy observer fail after five seconds.",
+        Scenario.QUORUM,
+    ),
 )

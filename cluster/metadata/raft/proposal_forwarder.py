@@ -131,26 +131,35 @@ class ObserverProposals:
     def __init__(self, machine: Machine, transport: Transport) -> None:
         self._machine, self._transport = machine, transport
         self._sent_to: tuple[BrokerId, int] | None = None
+        self._unsent: list[bytes] = []
+        """Entries that the connection did not take: the receiver does not keep up."""
 
     def submit(self, entry: bytes) -> None:
         """Send an entry if there is a leader. The machine keeps the entry until it is answered."""
         if self._sent_to is not None:
-            self._transport.send(self._sent_to[0], Propose(entry))
+            self._unsent.append(entry)
+            self._send_to(self._sent_to[0])
 
     def send_again(self) -> None:
         """Retransmit with the next `send`: proposals in flight may be lost."""
         self._sent_to = None
 
     def send(self, leader: BrokerId | None, followed: BrokerId | None, term: int) -> None:
-        """Send all unanswered proposals to a new leader."""
+        """Send the unsent proposals; to a new leader, send all unanswered ones."""
         if leader is None or followed is None:
             self._sent_to = None
+            self._unsent.clear()
             return
         receiver = leader if self._transport.is_connected(leader) else followed
         if self._sent_to != (receiver, term):
             self._sent_to = receiver, term
-            for entry in self._machine.unanswered():
-                self._transport.send(receiver, Propose(entry))
+            self._unsent = list(self._machine.unanswered())
+        if self._unsent:
+            self._send_to(receiver)
+
+    def _send_to(self, receiver: BrokerId) -> None:
+        unanswered = filter(self._machine.awaits, self._unsent)
+        self._unsent = [entry for entry in unanswered if not self._transport.send(receiver, Propose(entry))]
 
     def declined(self, message: Declined) -> None:
         """Answer a proposal that the leader has refused."""

@@ -8,6 +8,7 @@ import pytest
 
 from cordwood.chaos.sim.quorum import SimulatedQuorum, formed, host, run, setting
 from cordwood.cluster.metadata.image import CommandRefused, Image
+from cordwood.cluster.metadata.raft.connection import UNSENT_BYTES_MAX
 from cordwood.cluster.metadata.raft.log import APPLIED_BYTES_PER_STEP
 from cordwood.cluster.metadata.raft.messages import MalformedMessage
 from cordwood.cluster.metadata.raft.observer import Observer
@@ -221,6 +222,20 @@ def test_an_observer_that_reaches_no_leader_proposes_through_who_it_follows() ->
         quorum.observe(SEVEN)
         await quorum.formed(SEVEN)
         await quorum.put(SEVEN, "a")
+
+    run(story())
+
+
+def test_what_a_full_connection_does_not_take_is_sent_once_it_has_room() -> None:
+    async def story() -> None:
+        quorum = await formed()
+        observer = quorum.observe(SEVEN)
+        await quorum.formed(SEVEN)
+        keys = [f"key {number}" for number in range(6)]
+        long_value = "x" * (UNSENT_BYTES_MAX // 3)
+        proposed = [quorum._in_process(SEVEN, observer.propose(setting(key, long_value))) for key in keys]
+        await asyncio.gather(*proposed)
+        assert quorum.keys(SEVEN) == keys
 
     run(story())
 
