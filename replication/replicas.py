@@ -274,7 +274,7 @@ class Replicas:
             raise PartitionRefused(Refusal.NOT_LEADER if self.is_elsewhere(topic, index) else Refusal.UNKNOWN)
         if partition.error is not None:
             raise PartitionRefused(Refusal.OFFLINE)
-        if leader_epoch >= 0 and leader_epoch != partition.leader_epoch:
+        if leader_epoch not in (NO_EPOCH, partition.leader_epoch):
             is_old = leader_epoch < partition.leader_epoch
             raise PartitionRefused(Refusal.FENCED_EPOCH if is_old else Refusal.UNKNOWN_EPOCH)
         return partition

@@ -66,9 +66,10 @@ class ShardStore(Generic[_ShardT]):
         """The shards that can be served."""
         return [shard for shard in self._shards.values() if shard.readiness is Readiness.READY]
 
-    @property
-    def is_loading(self) -> bool:
-        return any(shard.readiness is Readiness.LOADING for shard in self._shards.values())
+    def all_shards(self) -> list[_ShardT]:
+        """Return the shards of all partitions that this broker leads. Raises Refused if one cannot be served."""
+        self.follow()
+        return [self._served(shard) for shard in self._shards.values()]
 
     def follow(self) -> None:
         """Load, in the background, partitions that this broker leads now; drop those that it no longer leads."""
@@ -111,13 +112,16 @@ class ShardStore(Generic[_ShardT]):
         shard = self._follow(partition)
         if shard is None:
             raise Refused(ErrorCode.not_coordinator)
+        return self._served(shard)
+
+    def _served(self, shard: _ShardT) -> _ShardT:
         match shard.readiness:
             case Readiness.READY:
                 return shard
             case Readiness.LOADING:
                 raise Refused(ErrorCode.coordinator_load_in_progress)
             case Readiness.DAMAGED:
-                message = f"Partition {partition} of {self._topic.name} is damaged: wait until it is repaired."
+                message = f"Partition {shard.partition} of {self._topic.name} is damaged: wait until it is repaired."
                 raise Refused(ErrorCode.coordinator_not_available, message)
             case _:
                 assert_never(shard.readiness)

@@ -292,10 +292,9 @@ class GroupCoordinator:
         return None if found is None else found[1]
 
     def groups(self) -> Iterator[AnyGroup]:
-        """Return all groups, which must not be changed. Raises Refused while some are loading."""
-        if self._state_store.is_loading:
-            raise Refused(ErrorCode.coordinator_load_in_progress)
-        return (group for shard in self._state_store.shards for group in list(shard.groups.values()))
+        """Return all groups, which must not be changed. Raises Refused if some are loading, or cannot be loaded."""
+        shards = self._state_store.all_shards()
+        return (group for shard in shards for group in list(shard.groups.values()))
 
     def known(self) -> Iterator[tuple[AnyGroup, OffsetsByPartition]]:
         """Yield each group that can be served now, with its committed offsets. They must not be changed.

@@ -241,10 +241,9 @@ class TransactionCoordinator:
         """Return the transactional ids that match all filters, and None for each other one, so that a caller can pause.
 
         `open_longer_than_ms`, unless it is negative, selects transactions that are open for longer. Raises Refused
-        while some ids are loading.
+        if some ids are loading, or cannot be loaded.
         """
-        if self._store.is_loading:
-            raise Refused(ErrorCode.coordinator_load_in_progress)
+        shards = self._store.all_shards()
         matches = compile_pattern(pattern) if pattern else None
         before_ms = self._wall_clock() - open_longer_than_ms
 
@@ -260,7 +259,7 @@ class TransactionCoordinator:
             TransactionListing(transactional_id, current.producer_id, current.state)
             if is_wanted(transactional_id, current)
             else None
-            for shard in self._store.shards
+            for shard in shards
             for transactional_id, current in list(shard.transactions.items())
         )
 

@@ -48,7 +48,8 @@ class CoordinatorFixture(CoordinatorsInMemory[GroupCoordinator]):
         )
 
     async def loaded(self) -> None:
-        await self.until(lambda: self.code_of(self.coordinator.groups) is ErrorCode.none)
+        loading = ErrorCode.coordinator_load_in_progress
+        await self.until(lambda: self.code_of(self.coordinator.groups) is not loading)
 
     def leave_without_leader(self) -> None:
         """Leave the group's partition without a leader. The members still know the last one."""

@@ -11,6 +11,7 @@ from kio.schema.errors import ErrorCode
 from offsets_in_memory import FIRST, OffsetsInMemory
 from share_states_in_memory import StatesInMemory
 
+from cordwood.cluster.coordination.shard import Readiness
 from cordwood.cluster.coordination.topic import partition_of
 from cordwood.cluster.groups.context import GroupContext, topics_in
 from cordwood.cluster.groups.coordinator import GroupCoordinator
@@ -182,7 +183,8 @@ class GroupsFixture(AdminFixture):
 
     async def _until_loaded(self) -> None:
         async with asyncio.timeout(10):
-            while self.services.groups._state_store.is_loading:
+            shards = self.services.groups._state_store._shards
+            while any(shard.readiness is Readiness.LOADING for shard in shards.values()):
                 await asyncio.sleep(0)
 
     def close(self) -> None:

@@ -11,6 +11,7 @@ from kio.schema.errors import ErrorCode
 from offsets_in_memory import FIRST, OffsetsInMemory
 from virtual_time import run
 
+from cordwood.cluster.coordination.shard import Readiness
 from cordwood.cluster.errors.refused import Refused
 from cordwood.cluster.metadata.image import Image, TopicImage
 from cordwood.cluster.proposals.topics import TRANSACTION_STATE
@@ -67,7 +68,8 @@ class TransactionsFixture(CoordinatorsInMemory[TransactionCoordinator]):
         )
 
     async def loaded(self) -> None:
-        await self.until(lambda: not self.coordinator._store.is_loading)
+        shards = self.coordinator._store._shards
+        await self.until(lambda: all(shard.readiness is not Readiness.LOADING for shard in shards.values()))
 
     def delete_topic(self, name: str, *, created_again: bool = False) -> None:
         topic = TopicImage(self.topics.pop(name), name, ())

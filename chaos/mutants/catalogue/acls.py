@@ -212,4 +212,13 @@ MUTANTS = (
         "A client gets an error about its request in place of its right.",
         Scenario.BROKERS,
     ),
+    Mutant(
+        "acls-without-a-host",
+        "cluster/kafka/handlers/create_acls.py",
+        "    if not acl.on.name or not acl.host:\n",
+        "    if not acl.on.name:\n",
+        "An ACL has a host, or * for all.",
+        "An ACL is stored that matches no client.",
+        Scenario.BROKERS,
+    ),
 )

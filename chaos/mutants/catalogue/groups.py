@@ -459,4 +459,13 @@ MUTANTS = (
         "Requests for offsets that do not exist fill __consumer_offsets with tombstones.",
         Scenario.GROUPS,
     ),
+    Mutant(
+        "listings-leave-out-what-is-damaged",
+        "cluster/coordination/shard_store.py",
+        "        return [self._served(shard) for shard in self._shards.values()]\n",
+        "        return self.shards\n",
+        "A list of all groups or transactions is complete or refused.",
+        "Groups on a damaged partition seem to be deleted.",
+        Scenario.BROKERS,
+    ),
 )

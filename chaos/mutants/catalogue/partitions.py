@@ -16,7 +16,7 @@ MUTANTS = (
     Mutant(
         "leaders-of-old-epochs-serve",
         "replication/replicas.py",
-        "        if leader_epoch >= 0 and leader_epoch != partition.leader_epoch:\n",
+        "        if leader_epoch not in (NO_EPOCH, partition.leader_epoch):\n",
         "        if leader_epoch >= 0 and leader_epoch > partition.leader_epoch:\n",
         "A broker fences a client with an earlier leader epoch (KIP-320).",
         "A consumer continues to read beyond a truncation.",
@@ -24,7 +24,7 @@ MUTANTS = (
     Mutant(
         "leaders-of-coming-epochs-serve",
         "replication/replicas.py",
-        "        if leader_epoch >= 0 and leader_epoch != partition.leader_epoch:\n",
+        "        if leader_epoch not in (NO_EPOCH, partition.leader_epoch):\n",
         "        if leader_epoch >= 0 and leader_epoch < partition.leader_epoch:\n",
         "A broker refuses a client that knows a later leader epoch than the broker (KIP-320).",
         "A deposed leader serves clients that already know the next leader epoch.",

@@ -474,8 +474,8 @@ MUTANTS = (
     Mutant(
         "unsent-proposals-of-observers-are-dropped",
         "cluster/metadata/raft/proposal_forwarder.py",
-        "        self._unsent = [entry for entry in unanswered if not self._transport.send(receiver, Propose(entry))]\n",
-        "        self._unsent = [entry for entry in unanswered if not self._transport.send(receiver, Propose(entry)) and False]\n",
+        " if not self._transport.send(receiver, Propose(entry))]\n",
+        " if not self._transport.send(receiver, Propose(entry)) and False]\n",
         "A proposal that the connection does not take is sent once it has room.",
         "Requests to a busy observer fail after five seconds.",
         Scenario.QUORUM,

@@ -343,8 +343,8 @@ MUTANTS = (
     Mutant(
         "a-stale-end-in-list-offsets",
         "cluster/kafka/handlers/list_offsets.py",
-        "    end = partition.known_high_watermark()\n",
-        "    end = partition.high_watermark\n",
+        "    end = partition.log.log_end if debugs else partition.known_high_watermark()\n",
+        "    end = partition.log.log_end if debugs else partition.high_watermark\n",
         "ListOffsets returns the end only once the leader knows its high watermark.",
         "A consumer that starts from the latest offset starts too early.",
         Scenario.BROKERS,
@@ -361,8 +361,8 @@ MUTANTS = (
     Mutant(
         "list-offsets-ignores-the-epoch",
         "cluster/kafka/handlers/list_offsets.py",
-        "        partition = call.services.replicas.led(topic, wanted.partition_index, wanted.current_leader_epoch)\n",
-        "        partition = call.services.replicas.led(topic, wanted.partition_index)\n",
+        "        partition = find(topic, wanted.partition_index, wanted.current_leader_epoch)\n",
+        "        partition = find(topic, wanted.partition_index)\n",
         "ListOffsets with an earlier leader epoch is fenced (KIP-320).",
         "A client accepts the log end of a deposed leader.",
         Scenario.BROKERS,
@@ -570,13 +570,13 @@ MUTANTS = (
     Mutant(
         "stable-ends-need-no-known-watermark",
         "cluster/kafka/handlers/list_offsets.py",
-        "    end = partition.known_high_watermark()\n"
-        "    if is_read_committed:\n"
+        "    end = partition.log.log_end if debugs else partition.known_high_watermark()\n"
+        "    if is_read_committed and not debugs:\n"
         "        end = partition.last_stable_offset",
-        "    if is_read_committed:\n"
+        "    if is_read_committed and not debugs:\n"
         "        end = partition.last_stable_offset\n"
         "    else:\n"
-        "        end = partition.known_high_watermark()",
+        "        end = partition.log.log_end if debugs else partition.known_high_watermark()",
         "A new leader names no end before it knows its high watermark (KIP-207), at any isolation.",
         "The end of a log goes back for a consumer with read_committed.",
         Scenario.BROKERS,
@@ -679,6 +679,51 @@ MUTANTS = (
         "        if False:\n",
         "Fetch below version 6 has no KAFKA_STORAGE_ERROR.",
         "A consumer stops on a code that it does not know, and does not look for the new leader.",
+        Scenario.BROKERS,
+    ),
+    Mutant(
+        "negative-cursors-are-taken",
+        "cluster/kafka/handlers/describe_topic_partitions.py",
+        "    if start < 0 or (asked",
+        "    if (asked",
+        "A cursor names no negative partition.",
+        "A page begins with the last partition of a topic instead of its first.",
+        Scenario.BROKERS,
+    ),
+    Mutant(
+        "followers-refuse-debugging-consumers",
+        "cluster/kafka/handlers/list_offsets.py",
+        "        find = call.services.replicas.readable if debugs else call.services.replicas.led\n",
+        "        find = call.services.replicas.led\n",
+        "A follower answers ListOffsets of a debugging consumer.",
+        "Tools that compare replicas see only the leader.",
+        Scenario.BROKERS,
+    ),
+    Mutant(
+        "negative-leader-epochs-are-none",
+        "replication/replicas.py",
+        "        if leader_epoch not in (NO_EPOCH, partition.leader_epoch):\n",
+        "        if leader_epoch >= 0 and leader_epoch != partition.leader_epoch:\n",
+        "Only -1 stands for no leader epoch (KIP-320).",
+        "A client with a broken leader epoch is never fenced.",
+        Scenario.BROKERS,
+    ),
+    Mutant(
+        "a-name-and-an-id-delete-a-topic",
+        "cluster/kafka/handlers/delete_topics.py",
+        "        if topic.name is None and known is not None and once.pop(known.name, None):\n",
+        "        if False:\n",
+        "A topic that DeleteTopics names by name and by id is not deleted.",
+        "A request that Kafka refuses deletes a topic.",
+        Scenario.BROKERS,
+    ),
+    Mutant(
+        "producers-of-invalid-topics-are-unknown",
+        "cluster/kafka/handlers/describe_producers.py",
+        "            partition = partial(_refused, refusal)\n",
+        "            pass\n",
+        "An invalid topic name is refused as such.",
+        "A client retries a request that can never succeed.",
         Scenario.BROKERS,
     ),
 )

@@ -59,7 +59,7 @@ MUTANTS = (
     Mutant(
         "the-latest-offset-is-undecided",
         "cluster/kafka/handlers/list_offsets.py",
-        "    if is_read_committed:\n        end = partition.last_stable_offset\n",
+        "    if is_read_committed and not debugs:\n        end = partition.last_stable_offset\n",
         "",
         "ListOffsets with read_committed returns the last stable offset.",
         "A consumer that reads to the end waits for the end of a transaction.",

@@ -34,6 +34,8 @@ async def handle(request: AlterShareGroupOffsetsRequest, call: Call) -> AlterSha
     image = call.services.quorum.image
     try:
         call.require(READ, GROUP, request.group_id)
+        if not request.group_id:
+            raise Refused(ErrorCode.invalid_group_id)
         readable = await call.permitted(READ, TOPIC, (topic.topic_name for topic in request.topics))
         wanted = (
             (topic.topic_name, topic.partitions if topic.topic_name in readable else ()) for topic in request.topics

@@ -78,8 +78,9 @@ def _checked(creation: AclCreation) -> Acl | Refused:
         return Refused(ErrorCode.invalid_request, "Invalid operation ANY")
     if acl.permission is Permission.ANY:
         return Refused(ErrorCode.invalid_request, "Invalid permissionType ANY")
-    if not acl.on.name:
-        return Refused(ErrorCode.invalid_request, "Resource name should not be empty")
+    if not acl.on.name or not acl.host:
+        what = "Host" if acl.on.name else "Resource name"
+        return Refused(ErrorCode.invalid_request, f"{what} should not be empty")
     if acl.on.resource is AclResource.CLUSTER and acl.on.name != CLUSTER_NAME:
         return Refused(ErrorCode.invalid_request, f"The only valid name for the CLUSTER resource is {CLUSTER_NAME}")
     if ":" not in acl.principal:

@@ -26,6 +26,8 @@ async def handle(request: DeleteShareGroupOffsetsRequest, call: Call) -> DeleteS
     image = call.services.quorum.image
     try:
         call.require(DELETE, GROUP, request.group_id)
+        if not request.group_id:
+            raise Refused(ErrorCode.invalid_group_id)
         readable = await call.permitted(READ, TOPIC, (topic.topic_name for topic in request.topics))
         wanted = [topic.topic_name for topic in request.topics if topic.topic_name in readable]
         # As in Kafka, a request without any permitted topic does not ask the group.

@@ -48,6 +48,13 @@ async def handle(request: DeleteTopicsRequest, call: Call) -> DeleteTopicsRespon
         times[topic.name or topic.topic_id] += 1
         once[topic.name or topic.topic_id] = topic
 
+    image = call.services.quorum.image
+    async for topic in call.turns.each(list(once.values())):
+        known = None if topic.topic_id is None else image.topics_by_id.get(topic.topic_id)
+        if topic.name is None and known is not None and once.pop(known.name, None):
+            # As in Kafka, neither counts of a name and an id of the same topic.
+            times[topic.topic_id] += 1
+
     may_delete_all = call.may_see(DELETE, CLUSTER)
 
     async def result(topic: DeleteTopicState) -> DeletableTopicResult:

@@ -25,6 +25,7 @@ from cordwood.cluster.kafka.rights import CLUSTER, DESCRIBE_CONFIGS, GROUP, TOPI
 from cordwood.cluster.kafka.rows import rows
 from cordwood.cluster.metadata.commands import BrokerId, ResourceType
 from cordwood.cluster.metadata.image import ALL_BROKERS, EMPTY, BrokerImage
+from cordwood.cluster.proposals.topics import check_name
 from cordwood.storage.steps import distinct
 
 KEY = ApiKey.DESCRIBE_CONFIGS
@@ -85,6 +86,7 @@ def _rows(resource: DescribeConfigsResource, call: Call) -> list[ConfigRow]:
     broker = broker_config(call.services.settings, image)
     name = resource.resource_name
     if type_of(resource.resource_type) is ResourceType.TOPIC:
+        check_name(name)
         return topic_configs.describe(topic_own(name, image), broker)
     if type_of(resource.resource_type) is ResourceType.CLIENT_METRICS:
         if not name:

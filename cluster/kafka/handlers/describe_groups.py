@@ -50,7 +50,7 @@ def _described(call: Call, permitted: Mapping[str, int], group_id: str) -> Descr
         # Groups of other kinds have requests of their own, as in Kafka.
         # Before version 6 an unknown group is a dead group.
         if call.version < _FIRST_WITH_NOT_FOUND:
-            return _absent(group_id, ErrorCode.none, State.DEAD.value, None)
+            return _absent(group_id, ErrorCode.none, State.DEAD.value, None, permitted[group_id])
         return _absent(
             group_id, ErrorCode.group_id_not_found, State.DEAD.value, _missing(group_id, is_other=group is not None)
         )
@@ -87,7 +87,9 @@ def _missing(group_id: str, *, is_other: bool) -> str:
     return f"Group {group_id} is not a classic group." if is_other else f"Group {group_id} not found."
 
 
-def _absent(group_id: str, code: ErrorCode, state: str, message: str | None) -> DescribedGroup:
+def _absent(
+    group_id: str, code: ErrorCode, state: str, message: str | None, operations: int = NOT_ASKED
+) -> DescribedGroup:
     return DescribedGroup(
         error_code=code,
         error_message=message,
@@ -96,4 +98,5 @@ def _absent(group_id: str, code: ErrorCode, state: str, message: str | None) -> 
         protocol_type="",
         protocol_data="",
         members=(),
+        authorized_operations=operations,
     )

@@ -6,12 +6,14 @@ from kio.schema.describe_producers.v0 import DescribeProducersRequest, DescribeP
 from kio.schema.describe_producers.v0.response import PartitionResponse, ProducerState, TopicResponse
 from kio.schema.errors import ErrorCode
 
+from cordwood.cluster.errors.refused import Refused
 from cordwood.cluster.kafka.api_keys import ApiKey
 from cordwood.cluster.kafka.call import NO_THROTTLE, Call
 from cordwood.cluster.kafka.named_partitions import by_topic
 from cordwood.cluster.kafka.refusals import EXPECTED, code_of
 from cordwood.cluster.kafka.rights import READ, TOPIC, Right, Rights, refusal_of
 from cordwood.cluster.kafka.rows import rows
+from cordwood.cluster.proposals.topics import check_name
 from cordwood.storage.producers import ProducerStateEntry
 
 KEY = ApiKey.DESCRIBE_PRODUCERS
@@ -24,14 +26,17 @@ async def handle(request: DescribeProducersRequest, call: Call) -> DescribeProdu
     permitted = await call.permitted(READ, TOPIC, asked)
 
     def topic_row(name: str) -> TopicResponse:
-        partition = partial(_partition, call, name) if name in permitted else _refused
+        partition = partial(_partition, call, name) if name in permitted else partial(_refused, refusal_of(TOPIC))
+        try:
+            check_name(name)
+        except Refused as refusal:
+            partition = partial(_refused, refusal)
         return TopicResponse(name=name, partitions=rows(partition, asked[name]))
 
     return DescribeProducersResponse(throttle_time=NO_THROTTLE, topics=rows(topic_row, asked))
 
 
-def _refused(index: int) -> PartitionResponse:
-    refusal = refusal_of(TOPIC)
+def _refused(refusal: Refused, index: int) -> PartitionResponse:
     return PartitionResponse(
         partition_index=index, error_code=refusal.code, error_message=refusal.message, active_producers=()
     )

@@ -16,6 +16,7 @@ from kio.schema.errors import ErrorCode
 
 from cordwood.cluster.errors.refused import Refused
 from cordwood.cluster.kafka.api_keys import ApiKey
+from cordwood.cluster.kafka.authorized import NOT_ASKED
 from cordwood.cluster.kafka.call import NO_THROTTLE, Call
 from cordwood.cluster.kafka.client_endpoints import offline_replicas, reachable
 from cordwood.cluster.kafka.rights import DESCRIBE, TOPIC, Right, Rights
@@ -33,11 +34,11 @@ PARTITIONS_PER_PAGE_MAX = 2000
 
 async def handle(request: DescribeTopicPartitionsRequest, call: Call) -> DescribeTopicPartitionsResponse:
     image, cursor = call.services.quorum.image, request.cursor
-    asked = {topic.name async for topic in call.turns.each(request.topics)}
-    first, start = ("", 0) if cursor is None else (cursor.topic_name, max(cursor.partition_index, 0))
-    if asked and cursor is not None and first not in asked:
-        refused = Refused(ErrorCode.invalid_request, f"The topic list should contain the cursor topic: {first}")
-        topics = rows(lambda name: _topic(name, refused.code, None, ()), asked)
+    asked = {topic.name: None async for topic in call.turns.each(request.topics)}
+    first, start = ("", 0) if cursor is None else (cursor.topic_name, cursor.partition_index)
+    if start < 0 or (asked and cursor is not None and first not in asked):
+        # As in Kafka, the refusal has a row for each topic that the request names.
+        topics = rows(lambda name: _topic(name, ErrorCode.invalid_request, None, ()), asked)
         return DescribeTopicPartitionsResponse(throttle_time=NO_THROTTLE, topics=topics, next_cursor=None)
     may = call.may if asked else call.may_see
     hidden: list[str] = []
@@ -123,7 +124,7 @@ def _topic(
     code: ErrorCode,
     known: TopicImage | None,
     partitions: tuple[DescribeTopicPartitionsResponsePartition, ...],
-    operations: int = 0,
+    operations: int = NOT_ASKED,
 ) -> DescribeTopicPartitionsResponseTopic:
     return DescribeTopicPartitionsResponseTopic(
         error_code=code,

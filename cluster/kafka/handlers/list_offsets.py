@@ -30,7 +30,7 @@ RIGHTS: Rights = (Right(DESCRIBE, TOPIC),)
 CONSUMER = -1
 """The replica id of a consumer. Its end of a partition is that of the committed records."""
 DEBUGGER = -2
-"""The replica id of a debugging consumer. It gets the log end offset instead of the high watermark, as in Kafka."""
+"""The replica id of a debugging consumer. As in Kafka, a follower answers it too, and it sees what is not committed."""
 
 LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED, EARLIEST_PENDING_UPLOAD = -1, -2, -3, -4, -5, -6
 NONE = -1
@@ -86,10 +86,9 @@ async def _find(
     if timestamp < 0 and (timestamp not in _FIRST_WITH or call.version < _FIRST_WITH[timestamp]):
         return ErrorCode.unsupported_version
     try:
-        partition = call.services.replicas.led(topic, wanted.partition_index, wanted.current_leader_epoch)
-        found = await _look_up(partition, timestamp, call, is_read_committed=is_read_committed)
-        if debugs and timestamp == LATEST:
-            found = Found(partition.log.log_end, NONE, partition.leader_epoch)
+        find = call.services.replicas.readable if debugs else call.services.replicas.led
+        partition = find(topic, wanted.partition_index, wanted.current_leader_epoch)
+        found = await _look_up(partition, timestamp, call, debugs=debugs, is_read_committed=is_read_committed)
         return found or ErrorCode.none
     except EXPECTED as error:
         return _code_of(error, call.version)
@@ -115,7 +114,9 @@ def _code_of(error: Exception, version: int) -> ErrorCode:
     return code
 
 
-async def _look_up(partition: Partition, timestamp: int, call: Call, *, is_read_committed: bool) -> Found | None:
+async def _look_up(
+    partition: Partition, timestamp: int, call: Call, *, debugs: bool, is_read_committed: bool
+) -> Found | None:
     """Look up an offset among the committed or stable records. A lookup by time decodes batches in a thread."""
     log, decoding, archive = partition.log, call.services.decoding.of(partition.directory), call.services.archive
     if timestamp in (EARLIEST, EARLIEST_LOCAL):
@@ -123,8 +124,8 @@ async def _look_up(partition: Partition, timestamp: int, call: Call, *, is_read_
         return Found(offset, NONE, log.epochs.epoch_at(offset))
     if timestamp in (LATEST_TIERED, EARLIEST_PENDING_UPLOAD):
         return _archived(partition, timestamp, call)
-    end = partition.known_high_watermark()
-    if is_read_committed:
+    end = partition.log.log_end if debugs else partition.known_high_watermark()
+    if is_read_committed and not debugs:
         end = partition.last_stable_offset
     if timestamp == LATEST:
         return Found(end, NONE, partition.leader_epoch)

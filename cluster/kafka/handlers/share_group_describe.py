@@ -35,6 +35,8 @@ async def handle(request: ShareGroupDescribeRequest, call: Call) -> ShareGroupDe
     async for group_id in call.turns.each(asked):
         try:
             call.require(DESCRIBE, GROUP, group_id)
+            if not group_id:
+                raise Refused(ErrorCode.invalid_group_id)
             found[group_id] = await _described(group_id, call)
         except Refused as refusal:
             found[group_id] = refusal

@@ -7,6 +7,7 @@ from groups_fixture import GROUP, GroupsFixture
 from kio.schema.errors import ErrorCode
 
 from cordwood.cluster.coordination.topic import partition_of
+from cordwood.cluster.kafka.authorized import NOT_ASKED
 from cordwood.cluster.kafka.handlers import (
     delete_groups,
     describe_groups,
@@ -154,6 +155,7 @@ def test_a_group_is_described(broker: GroupsFixture, version: int) -> None:
     assert (member.member_metadata, member.member_assignment) == (b"about range", b"everything")
     if version >= 3:
         assert described.authorized_operations == 0b1101_0100_1000
+        assert unknown.authorized_operations == (0b1101_0100_1000 if version < 6 else NOT_ASKED)
     assert (unknown.group_state, unknown.members) == ("Dead", ())
     assert unknown.error_code is (ErrorCode.group_id_not_found if version >= 6 else ErrorCode.none)
 

@@ -117,6 +117,7 @@ def test_a_damaged_partition_is_not_guessed_at() -> None:
         groups.topic.damaged.add(groups.partition)
         await groups.restart()
         assert groups.code_of(groups.offsets) is ErrorCode.coordinator_not_available
+        assert groups.code_of(groups.coordinator.groups) is ErrorCode.coordinator_not_available
 
     run(story())
 
@@ -132,6 +133,7 @@ def test_a_damaged_partition_is_served_once_it_is_repaired() -> None:
         groups.topic.damaged.clear()
         await asyncio.sleep(2 * LOAD_AGAIN_S)
         assert groups.offsets() == {("flights", 0): 5}
+        assert [group.group_id for group in groups.coordinator.groups()] == [GROUP]
 
     run(story())
 

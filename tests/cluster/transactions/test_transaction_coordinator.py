@@ -342,6 +342,17 @@ async def test_while_it_loads_nothing_is_listed() -> None:
 
 
 @reported
+async def test_nothing_is_listed_while_a_partition_is_damaged() -> None:
+    transactions = TransactionsFixture()
+    await transactions.init()
+    transactions.topic.damaged.update(range(transactions.topic.partition_count))
+    await transactions.restart()
+    with pytest.raises(Refused) as refused:
+        transactions.coordinator.list()
+    assert refused.value.code is ErrorCode.coordinator_not_available
+
+
+@reported
 async def test_an_open_transaction_takes_little_memory() -> None:
     transactions = TransactionsFixture()
     await transactions.init()

@@ -144,6 +144,7 @@ def test_groups_of_other_kinds_are_no_share_groups(broker: GroupsFixture) -> Non
     assert described(broker).error_code is NO_GROUP
     assert alter(broker, 1).error_code is NO_GROUP
     assert described(broker, "unknown").error_code is NO_GROUP
+    assert described(broker, "").error_code is ErrorCode.invalid_group_id
 
 
 def test_a_share_group_is_no_classic_group(broker: GroupsFixture) -> None:

@@ -99,6 +99,7 @@ def test_what_several_filters_find_is_listed_under_each(admin: AdminFixture) -> 
         {"resource_type": 99},
         {"resource_type": CLUSTER},
         {"resource_name": ""},
+        {"host": ""},
         {"resource_pattern_type": ANY},
         {"resource_pattern_type": MATCH},
         {"operation": ANY},

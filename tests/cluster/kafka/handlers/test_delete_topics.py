@@ -76,3 +76,13 @@ def test_a_name_may_be_used_again_and_gets_another_id(admin: AdminFixture) -> No
     admin.ask(delete_topics, 6, topics=[{"name": "a"}])
     (second,) = create(admin, "a")
     assert first != second
+
+
+def test_a_topic_that_is_named_by_its_name_and_by_its_id_stays(admin: AdminFixture) -> None:
+    (a, _) = create(admin, "a", "b")
+    topics = [{"name": "a"}, {"name": "b"}, {"name": None, "topic_id": a}]
+    response = admin.ask(delete_topics, 6, topics=topics)
+    assert [(row.name, row.topic_id, row.error_code) for row in response.responses][1:] == [
+        (None, a, ErrorCode.invalid_request)
+    ]
+    assert list(admin.image.topics_by_name) == ["a"]

@@ -140,7 +140,7 @@ def test_what_all_brokers_were_given_is_under_the_empty_name(admin: AdminFixture
     [
         (TOPIC, "none", ErrorCode.unknown_topic_or_partition),
         (TOPIC, "a b", ErrorCode.invalid_topic_exception),
-        (TOPIC, "", ErrorCode.invalid_request),
+        (TOPIC, "", ErrorCode.invalid_topic_exception),
         (BROKER, "2", ErrorCode.invalid_request),
         (BROKER, "one", ErrorCode.invalid_request),
         (BROKER, "01", ErrorCode.invalid_request),

@@ -100,8 +100,22 @@ def test_a_cursor_may_point_to_a_topic_that_is_gone(admin: AdminFixture) -> None
 def test_a_cursor_has_to_be_among_the_topics(admin: AdminFixture) -> None:
     cursor = describe(admin, limit=3).next_cursor
     response = describe(admin, "a", "c", after=cursor)
-    assert [topic.error_code for topic in response.topics] == [ErrorCode.invalid_request] * 2
+    assert [(topic.name, topic.error_code) for topic in response.topics] == [
+        ("a", ErrorCode.invalid_request),
+        ("c", ErrorCode.invalid_request),
+    ]
     assert rows_of(response) == []
+
+
+def test_a_cursor_has_no_negative_partition(admin: AdminFixture) -> None:
+    cursor = describe(admin, limit=3).next_cursor
+    negative = type(cursor)(topic_name="b", partition_index=-1)
+    response = describe(admin, "c", "b", after=negative)
+    assert [(topic.name, topic.error_code) for topic in response.topics] == [
+        ("c", ErrorCode.invalid_request),
+        ("b", ErrorCode.invalid_request),
+    ]
+    assert describe(admin, after=negative).topics == ()
 
 
 def test_what_does_not_exist_is_listed_by_name(admin: AdminFixture) -> None:

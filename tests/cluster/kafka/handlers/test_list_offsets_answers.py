@@ -88,6 +88,30 @@ def test_the_end_is_where_all_is_committed(isolation: int) -> None:
     tell(story)
 
 
+def test_a_debugging_consumer_is_answered_by_a_follower_too() -> None:
+    async def story(broker: HandlersStory) -> None:
+        following = broker.begin_to_follow(epoch=4)
+        following.replicate(stamped("a", 0, 4) + stamped("b", 1, 4), 1, 0, NOW_MS)
+        await broker.sync()
+        assert await ask(broker, LATEST, replica_id=handler.DEBUGGER) == (ErrorCode.none, 2, -1, 4)
+        assert await ask(broker, NOW_MS, replica_id=handler.DEBUGGER) == (ErrorCode.none, 0, NOW_MS, 4)
+        assert await ask(broker, EARLIEST, replica_id=handler.DEBUGGER) == (ErrorCode.none, 0, -1, 4)
+        for replica in (-1, 0):
+            assert (await ask(broker, LATEST, replica_id=replica)).code is ErrorCode.not_leader_or_follower
+        assert (await ask(broker, LATEST, replica_id=handler.DEBUGGER, epoch=3)).code is ErrorCode.fenced_leader_epoch
+
+    tell(story)
+
+
+def test_a_negative_leader_epoch_is_an_old_one() -> None:
+    async def story(broker: HandlersStory) -> None:
+        broker.elect(epoch=5)
+        assert (await ask(broker, LATEST, epoch=-2)).code is ErrorCode.fenced_leader_epoch
+        assert (await ask(broker, LATEST, epoch=-1)).code is ErrorCode.none
+
+    tell(story)
+
+
 def test_the_start_is_where_the_log_begins_and_has_that_records_epoch() -> None:
     async def story(broker: HandlersStory) -> None:
         following = broker.begin_to_follow(epoch=4)

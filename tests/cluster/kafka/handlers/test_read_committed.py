@@ -240,3 +240,13 @@ def test_deletion_within_a_transaction_moves_its_last_stable_offset() -> None:
         assert (aborted_of(part), part.last_stable_offset) == ([(PRODUCER, 0)], 4)
 
     tell(story)
+
+
+@pytest.mark.parametrize("name", ["", ".", "a/b", "x" * 250])
+def test_producers_of_an_invalid_topic_are_refused_as_such(name: str) -> None:
+    async def story(broker: HandlersStory) -> None:
+        topics = ({"name": name, "partition_indexes": (0,)},)
+        response = await broker.ask(ApiKey.DESCRIBE_PRODUCERS, describe_producers.KEY.versions[-1], topics=topics)
+        assert response.topics[0].partitions[0].error_code is ErrorCode.invalid_topic_exception
+
+    tell(story)
