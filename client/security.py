@@ -63,6 +63,9 @@ REFUSED: Mapping[str, str] = {
     "sasl.login.callback.handler.class": "set sasl.oauthbearer.token.endpoint.url",
 }
 
+MISSPELT = 0.85
+"""The similarity from which on an unknown key is a misspelt one. Those of other clients are less similar."""
+
 _LOGIN = re.compile(r"\s*(?P<module>[\w.$]+)\s+required\b(?P<rest>.*?);?\s*", re.DOTALL)
 _LOGIN_OPTION = re.compile(r"""\s*(?P<name>[\w.]+)\s*=\s*(?:"(?P<quoted>(?:[^"\\]|\\.)*)"|(?P<bare>[^\s";]+))""")
 _LOGIN_FORM = 'sasl.jaas.config is malformed: write it as MODULE required username="USER" password="PASSWORD";'
@@ -158,6 +161,18 @@ def client_security(given: Mapping[str, str]) -> ClientSecurity:
         return ClientSecurity(tls)
     sasl = _sasl(keys)
     return ClientSecurity(tls, sasl, _bearer(keys) if sasl.mechanism is Mechanism.OAUTHBEARER else None)
+
+
+def check_spelling(given: Iterable[str], others: Iterable[str]) -> None:
+    """Refuse a key that seems to be a misspelt one of TLS, of SASL or of `others`; it would have no effect.
+
+    A file may have further keys, for other clients. Raises WrongSetting.
+    """
+    known = {*KEYS, *REFUSED, *(spelling for more in KEYS.values() for spelling in more), *others}
+    for key in given:
+        meant = get_close_matches(key, known - {key}, n=1, cutoff=MISSPELT)
+        if key not in known and meant:
+            raise WrongSetting(f"there is no {key}: did you mean {meant[0]}?")
 
 
 class _Keys:

@@ -90,6 +90,11 @@ def run(settings: Settings, first_users: Sequence[ScramUpsertion] = ()) -> int:
                 for changed in disk.make_directories(directory):
                     sync_directory(disk, changed)
                 locks.append(lock_directory(directory))
+            except (FileExistsError, NotADirectoryError) as error:
+                message = (
+                    f"log.dirs: {directory} is not a directory, and cannot be made: a file has its name or that of"
+                )
+                raise CannotStart(f"{message} a folder above it. Name another directory, or move the file.") from error
             except OSError as error:
                 if isinstance(error, DirectoryInUse) or directory == settings.log_dirs[0]:
                     raise

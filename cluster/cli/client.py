@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from cordwood.client.credentials import NotAuthenticated
 from cordwood.client.properties import read_properties
-from cordwood.client.security import OPEN, ClientSecurity, client_security
+from cordwood.client.security import OPEN, ClientSecurity, check_spelling, client_security
 from cordwood.client.tls import TlsFailed, WrongSetting
 from cordwood.cluster.cli.exits import ExitCode, Failure
 from cordwood.cluster.cli.options import DEFAULT_SERVERS
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
     from cordwood.client.blocking import BlockingConnection
 
+SERVERS_KEY = "bootstrap.servers"
 DEFAULT_PORT = 9092
 CONNECT_TIMEOUT_S = 5.0
 PROBE_TIMEOUT_S = 2.0
@@ -67,8 +68,9 @@ def target_of(servers: str, config: Path | None) -> Target:
     except WrongSetting as mistake:
         raise Failure(f"--command-config {mistake}.", ExitCode.USAGE) from None
     if servers == DEFAULT_SERVERS:
-        servers = given.get("bootstrap.servers", servers)
+        servers = given.get(SERVERS_KEY, servers)
     try:
+        check_spelling(given, (SERVERS_KEY,))
         return Target(servers, client_security(given))
     except WrongSetting as mistake:
         raise Failure(f"{config}: {mistake}.", ExitCode.USAGE) from None

@@ -388,8 +388,9 @@ def _print_described(description: "Description", headings: list[str], rows: list
         if description.assignment_epoch != description.group_epoch:
             epochs += f" (assignment of epoch {description.assignment_epoch})"
     assignor = f", assignor {description.assignor}" if description.assignor else ""
+    members = "1 member" if len(description.members) == 1 else f"{len(description.members)} members"
     typer.echo(
-        f"{description.group}: {description.type.value} group, {description.state}, {len(description.members)} members"
+        f"{description.group}: {description.type.value} group, {description.state}, {members}"
         f"{epochs}{assignor}, coordinator: broker {where.broker_id} at {where.host}:{where.port}"
     )
     for member in description.members:

@@ -17,6 +17,7 @@ from cordwood.cluster.kafka.rights import ALTER_CONFIGS, CLUSTER, GROUP, TOPIC
 from cordwood.cluster.metadata.acls import AclOperation
 from cordwood.cluster.metadata.commands import AlterConfigs, ConfigChange, ResourceType
 from cordwood.cluster.metadata.config_values import Kind
+from cordwood.cluster.metadata.cordons import ALL_DIRECTORIES, CORDONED, directories_of
 from cordwood.cluster.metadata.image import ALL_BROKERS, EMPTY, Image
 from cordwood.cluster.proposals import topics
 from cordwood.cluster.proposals.admission import check_changes
@@ -117,6 +118,8 @@ async def _alter(number: int, name: str, wanted: Wanted, call: Call, *, validate
             if own.get(key) != new.get(key)
         )
         check_changes(resource, name, own, changes, broker)
+        if resource is ResourceType.BROKER and any(change.key == CORDONED for change in changes):
+            _check_cordons(name, new, call)
         if validate_only or not changes:
             return
         try:
@@ -126,6 +129,23 @@ async def _alter(number: int, name: str, wanted: Wanted, call: Call, *, validate
             if refusal.code is not ErrorCode.invalid_update_version:
                 raise
     raise Refused(ErrorCode.request_timed_out, "The configs were changed by other requests meanwhile: try again.")
+
+
+def _check_cordons(name: str, wanted: Mapping[str, str], call: Call) -> None:
+    """Check that a broker has the directories that are to be cordoned, as Kafka does. Raises Refused.
+
+    Other brokers know only their number: one that is misspelt would count for one that takes replicas.
+    """
+    directories = directories_of(wanted.get(CORDONED))
+    settings = call.services.settings
+    if ALL_DIRECTORIES in directories or not directories:
+        return
+    if name != str(settings.node_id):
+        message = f"Send {CORDONED} with the names of directories to the broker itself: only it knows its log.dirs."
+        raise Refused(ErrorCode.invalid_request, message)
+    if unknown := sorted(directories - {*settings.log_dirs}):
+        message = f"All entries in {CORDONED} must be in log.dirs, and these are not: {', '.join(unknown)}."
+        raise Refused(ErrorCode.invalid_request, message)
 
 
 def list_of(number: int, name: str, key: str, own: Mapping[str, str], call: Call) -> tuple[str, ...]:

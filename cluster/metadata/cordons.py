@@ -14,13 +14,20 @@ _LIST = words()
 def cordoned_directories(image: Image, broker_id: int) -> frozenset[str]:
     """Return the paths of a broker's cordoned log directories; `*` stands for all."""
     own, of_all = image.configs_of_broker(broker_id).get(CORDONED), image.configs_of_all_brokers.get(CORDONED)
-    text = of_all if own is None else own
+    return directories_of(of_all if own is None else own)
+
+
+def directories_of(text: str | None) -> frozenset[str]:
+    """Return the directories that a value of `cordoned.log.dirs` names."""
     found = None if text is None else _LIST.read(text)
     return frozenset(found) if isinstance(found, tuple) else frozenset()
 
 
 def is_cordoned(image: Image, broker: BrokerImage) -> bool:
-    """Return whether all log directories of a broker are cordoned."""
+    """Return whether all log directories of a broker are cordoned.
+
+    The metadata has no paths: a broker accepts only those of its `log.dirs`, and so their number decides.
+    """
     cordoned = cordoned_directories(image, broker.id)
     return ALL_DIRECTORIES in cordoned or len(cordoned) >= max(len(broker.log_dirs), 1)
 

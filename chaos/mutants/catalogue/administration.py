@@ -93,4 +93,13 @@ MUTANTS = (
         "A password is described to every administrator.",
         Scenario.BROKERS,
     ),
+    Mutant(
+        "directories-of-no-broker-are-cordoned",
+        "cluster/kafka/config_resources.py",
+        "    if unknown := sorted(directories - {*settings.log_dirs}):\n",
+        "    if unknown := ():\n",
+        "A broker cordons only directories of its own (KIP-1066).",
+        "A misspelt directory counts for one that takes replicas: the broker gets none.",
+        Scenario.BROKERS,
+    ),
 )

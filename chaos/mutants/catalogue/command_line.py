@@ -39,4 +39,22 @@ MUTANTS = (
         "A mistyped path makes an empty directory.",
         Scenario.BROKERS,
     ),
+    Mutant(
+        "misspelt-keys-have-no-effect",
+        "cluster/cli/client.py",
+        "        check_spelling(given, (SERVERS_KEY,))\n",
+        "",
+        "A misspelt key of --command-config is refused.",
+        "A command asks another cluster than the file means.",
+        Scenario.BROKERS,
+    ),
+    Mutant(
+        "a-file-is-a-log-directory",
+        "cluster/broker/process.py",
+        "            except (FileExistsError, NotADirectoryError) as error:\n                message",
+        "            except ZeroDivisionError as error:\n                message",
+        "A log directory that is a file is named with what to do.",
+        "A broker does not start, and says only that a file exists.",
+        Scenario.BROKERS,
+    ),
 )

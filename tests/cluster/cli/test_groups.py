@@ -162,7 +162,9 @@ def test_a_group_of_the_consumer_protocol_is_shown_with_epochs_and_targets(broke
         assert (member["epoch"], member["topics"]) == (described["group_epoch"], ["two"])
         for row in described["partitions"]:
             assert (row["member"], row["target"]) == (member["member"], member["member"])
-        assert "consumer group, stable, 1 members" in in_process("group", "describe", name, bootstrap=bootstrap).text
+        assert (
+            "consumer group, stable, 1 member, epoch" in in_process("group", "describe", name, bootstrap=bootstrap).text
+        )
         refused = in_process("group", "reset", name, "--to", "latest", "--execute", bootstrap=bootstrap)
         assert "stop them, then reset it" in refused.stderr
         assert "stop them" in in_process("group", "delete", name, "--yes", bootstrap=bootstrap).stderr

@@ -145,6 +145,32 @@ def test_a_file_that_cannot_be_read_is_named_without_the_number_of_the_error(tmp
         assert "Errno" not in outcome.stderr
 
 
+@pytest.mark.parametrize(
+    ("key", "meant"),
+    [
+        ("bootstrap.server", "bootstrap.servers"),
+        ("security_protocol", "security.protocol"),
+        ("sals.username", "sasl.username"),
+        ("sasl.usernam", "sasl.username"),
+    ],
+)
+def test_a_misspelt_key_of_a_configuration_is_named(tmp_path: Path, key: str, meant: str) -> None:
+    config = tmp_path / "client.properties"
+    config.write_text(f"security.protocol=SASL_PLAINTEXT\nclient.id=x\nacks=all\n{key}=SSL\n")
+    outcome = cordwood("topic", "list", "--command-config", str(config))
+    assert outcome.exit_code == ExitCode.USAGE
+    assert f"there is no {key}: did you mean {meant}?" in outcome.stderr
+
+
+@pytest.mark.parametrize("below", ["", "/below"])
+def test_a_file_in_place_of_a_log_directory_is_named(tmp_path: Path, below: str) -> None:
+    file = tmp_path / "file"
+    file.touch()
+    outcome = cordwood("serve", "--set", f"log.dirs={file}{below}")
+    assert outcome.exit_code == ExitCode.FAILED
+    assert f"log.dirs: {file}{below} is not a directory" in outcome.stderr
+
+
 def test_an_archive_that_is_not_there_is_not_made(tmp_path: Path) -> None:
     outcome = CliRunner().invoke(app, ["archive", "status", "--url", (tmp_path / "none").as_uri()])
     assert outcome.exit_code == ExitCode.FAILED

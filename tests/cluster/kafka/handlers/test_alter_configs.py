@@ -224,3 +224,18 @@ def test_one_resource_that_is_refused_does_not_hold_up_the_others(admin: AdminFi
     ]
     responses = admin.ask(incremental_alter_configs, 1, resources=rows).responses
     assert [row.error_code for row in responses] == [ErrorCode.unknown_topic_or_partition, ErrorCode.none]
+
+
+def test_only_directories_of_the_broker_are_cordoned() -> None:
+    admin = AdminFixture(brokers=2, log_dirs=("/a", "/b"))
+    for broker, directories, code in (
+        ("1", "/a,/nonexistent", ErrorCode.invalid_request),
+        ("1", "/a,/b", ErrorCode.none),
+        ("2", "/a", ErrorCode.invalid_request),
+        ("", "/a", ErrorCode.invalid_request),
+        ("2", "*", ErrorCode.none),
+        ("", "*", ErrorCode.none),
+    ):
+        assert change(admin, BROKER, broker, ("cordoned.log.dirs", SET, directories)) is code, (broker, directories)
+    assert change(admin, BROKER, "2", ("cordoned.log.dirs", DELETE, None)) is ErrorCode.none
+    admin.close()
