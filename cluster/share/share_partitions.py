@@ -7,6 +7,7 @@ write, and each acknowledgement is answered once its write is stored.
 import asyncio
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Hashable, Iterable, Iterator, Sequence
+from dataclasses import replace
 from typing import NamedTuple, TypeVar
 from uuid import UUID
 
@@ -15,6 +16,7 @@ from kio.schema.errors import ErrorCode
 
 from cordwood.cluster.config.group_configs import ShareConfig
 from cordwood.cluster.config.offset_reset import EARLIEST, lookback_ms
+from cordwood.cluster.coordination.shard_store import chunks
 from cordwood.cluster.errors.refused import Refused
 from cordwood.cluster.metadata.image import Image, changed_topics
 from cordwood.cluster.resources.turns import Turns
@@ -25,7 +27,13 @@ from cordwood.cluster.share.lock_timers import LockTimers
 from cordwood.cluster.share.measures import ShareMeasures
 from cordwood.cluster.share.persister import SharePersister
 from cordwood.cluster.share.settings import GroupConfigOf
-from cordwood.cluster.share.share_partition import LogBatch, SharePartition, ShareRules, WriteOutcome
+from cordwood.cluster.share.share_partition import (
+    WRITE_BATCHES_MAX,
+    LogBatch,
+    SharePartition,
+    ShareRules,
+    WriteOutcome,
+)
 from cordwood.cluster.share.share_sessions import ShareSession, ShareSessions
 from cordwood.cluster.share.state import UNINITIALIZED, UNKNOWN_COUNT, SharePartitionState
 from cordwood.cluster.share.states import FINAL, AcknowledgementBatch, AcquiredBatch, SharePartitionKey
@@ -278,9 +286,12 @@ class SharePartitions:
             start = await self._first_offset(key, partition)
             change = StateChange(key, stored.state_epoch, leader_epoch, start, (), UNKNOWN_COUNT)
             await self._persister.write(change)
+        elif _end(stored) > partition.log.log_end:
+            stored = await self._without_lost(key, stored, leader_epoch, partition.log.log_end)
+            start = stored.start_offset
         if partition.leading is not role:
             raise Refused(ErrorCode.not_leader_or_follower)
-        led = LedSharePartition(key, partition, role, _state(stored, start, partition), stored.state_epoch)
+        led = LedSharePartition(key, partition, role, SharePartition(start, stored.batches), stored.state_epoch)
         self._led[key] = led
         self._of_topic.setdefault(key.topic_id, {})[key] = None
         self._of_group.setdefault(key.group_id, {})[key] = None
@@ -289,6 +300,22 @@ class SharePartitions:
         self._refresh(led)
         self._copy_soon(led)
         return led
+
+    async def _without_lost(
+        self, key: SharePartitionKey, stored: SharePartitionState, leader_epoch: int, log_end: int
+    ) -> SharePartitionState:
+        """Begin a share partition anew that was past the log end, and store what is left: the log has lost records.
+
+        New records get their offsets. The next leader would take them for records that are done.
+        """
+        _events.warning("share.records_lost", share_partition=str(key), state_end=_end(stored), log_end=log_end)
+        start, epoch = min(stored.start_offset, log_end), stored.state_epoch
+        kept = [batch._replace(end=min(batch.end, log_end)) for batch in stored.batches if batch.start < log_end]
+        done = sum(batch.end - batch.start for batch in kept if batch.state in FINAL)
+        await self._persister.initialize(*key, epoch, start)
+        for some in chunks(kept, WRITE_BATCHES_MAX):
+            await self._persister.write(StateChange(key, epoch, leader_epoch, start, tuple(some), done))
+        return replace(stored, start_offset=start, batches=tuple(kept))
 
     async def _first_offset(self, key: SharePartitionKey, partition: Partition) -> int:
         reset = self.config_of(key.group_id).auto_offset_reset.strip()
@@ -491,13 +518,9 @@ def for_client(refusal: Refused) -> Refused:
             return refusal
 
 
-def _state(stored: SharePartitionState, start_offset: int, partition: Partition) -> SharePartition:
-    """Return the state to go on with. Where the log has lost records, the group continues at its end."""
-    log_end = partition.log.log_end
-    if start_offset > log_end:
-        return SharePartition(log_end)
-    batches = (batch._replace(end=min(batch.end, log_end)) for batch in stored.batches if batch.start < log_end)
-    return SharePartition(start_offset, batches)
+def _end(stored: SharePartitionState) -> int:
+    """Return the end of the records of which a stored state knows something."""
+    return max(stored.start_offset, stored.batches[-1].end if stored.batches else UNINITIALIZED)
 
 
 def _confirm(acks: Sequence["asyncio.Future[None]"]) -> None:

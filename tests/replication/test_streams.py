@@ -281,3 +281,58 @@ def test_a_stream_that_is_left_returns_the_credit_of_what_is_not_flushed() -> No
         assert sum(report.size for frame in sent for report in frames.decode_reports(frame)) == len(data)
 
     run(scenario())
+
+
+def test_a_partition_that_is_left_is_neither_asked_for_nor_reported() -> None:
+    async def scenario() -> None:
+        broker = FollowerFixture()
+        kept, left = broker.follow(0), broker.follow(1)
+        await asyncio.sleep(0.2)
+        connection = broker.leader_connection
+        asked = broker.asked()
+        assert {row.partition for row in asked} == {0, 1}
+        for partition in (kept, left):
+            following = partition.following
+            assert following is not None
+            connection.report(following)
+            connection.start(following)
+        assert left.following is not None
+        connection.leave(left.following)
+        connection.follow(left)
+        connection.leave(left.following)
+        await asyncio.sleep(0.2)
+        sent = broker.channel.take()
+        of_kind = {
+            key: [frame for frame in sent if frames.key_of(frame) is key]
+            for key in (frames.FrameKey.FOLLOW, frames.FrameKey.REPORT, frames.FrameKey.START)
+        }
+        stream = kept.following.stream if kept.following is not None else -1
+        assert not of_kind[frames.FrameKey.FOLLOW]
+        reports = [row.stream for frame in of_kind[frames.FrameKey.REPORT] for row in frames.decode_reports(frame)]
+        starts = [row.stream for frame in of_kind[frames.FrameKey.START] for row in frames.decode_starts(frame)]
+        assert (reports, starts) == ([stream], [stream])
+        await connection.close()
+
+    run(scenario())
+
+
+def test_a_backlog_that_is_on_disk_is_read_ahead_for_each_push() -> None:
+    async def scenario() -> None:
+        broker = LeaderFixture()
+        partition = broker.lead(0)
+        fill(partition, *("v" * (PUSH_BYTES // 2) for _ in range(8)))
+        await broker.turn()
+        broker.syncer.let_go()
+        broker.disk.cool()
+        broker.follow(0)
+        received = 0
+        for _ in range(50):
+            await asyncio.sleep(0.05)
+            rows = [row for row in broker.rows() if row.size]
+            if rows:
+                received += sum(row.size for row in rows)
+                broker.send(frames.encode_reports(FlushReport(row.stream, -1, row.size) for row in rows))
+            broker.disk.cool()
+        assert received == partition.log.size
+
+    run(scenario())

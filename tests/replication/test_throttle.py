@@ -15,6 +15,7 @@ from cordwood.replication.frames import FlushReport
 from cordwood.replication.partition import Partition
 from cordwood.replication.throttle import RETRY_S_MAX, Charge, ReplicationThrottle, wait_s
 from cordwood.replication.token_bucket import UNLIMITED, TokenBucket
+from cordwood.storage.config import LogConfig
 
 RATE = 10_000
 SENT_MAX = 1000 * RATE
@@ -110,7 +111,9 @@ async def received(broker: LeaderFixture, seconds: int, stream: int = 0) -> list
         for _ in range(100):
             await asyncio.sleep(0.01)
             rows = [row for row in broker.rows() if row.size]
-            broker.send(frames.encode_reports(FlushReport(row.stream, -1, row.size) for row in rows))
+            if rows:
+                # A report without rows would have the leader look again.
+                broker.send(frames.encode_reports(FlushReport(row.stream, -1, row.size) for row in rows))
             size += sum(row.size for row in rows if row.stream == stream)
         sizes.append(size)
     return sizes
@@ -154,5 +157,40 @@ def test_no_other_replica_waits_for_the_throttle(in_sync: bool, charge: Charge |
         broker.follow(0)
         broker.follow(1)
         assert await received(broker, 1, stream=1) == [size]
+
+    run(scenario())
+
+
+def test_a_push_has_no_more_than_its_budget_for_replicas_in_and_outside_of_the_isr_together() -> None:
+    async def scenario() -> None:
+        broker = LeaderFixture(LogConfig())
+        for index in range(2):
+            partition = broker.lead(index, in_sync=index == 0)
+            while partition.log.size < PUSH_BYTES - 50_000:
+                partition.append(batch_of("x" * 10_000), NOW_MS)
+            broker.follow(index)
+        await broker.turn()
+        pushes = [frames.decode_push(frame) for frame in broker.channel.take()]
+        sizes = [[row.size for row, _ in push] for push in pushes]
+        assert max(map(sum, sizes)) <= PUSH_BYTES + 20_000
+        assert min(sizes[0]) > 0, "the first push has something of both"
+
+    run(scenario())
+
+
+def test_the_earlier_of_two_times_to_send_again_counts() -> None:
+    async def scenario() -> None:
+        broker, loop = LeaderFixture(), asyncio.get_running_loop()
+        broker.throttle.set_rates(UNLIMITED, {FOLLOWER: 1}, loop.time())
+        fill(broker.lead(0, in_sync=False, charge=Charge.FOLLOWER), 10)
+        broker.follow(0)
+        await asyncio.sleep(0.1)
+        assert not sum(row.size for row in broker.rows()), "it is held back for a second"
+        broker.throttle.set_rates(UNLIMITED, {}, loop.time())
+        (stream,) = broker.partition(0).leader.streams
+        stream.connection.retry_in(0.1)
+        stream.connection.retry_in(0.5)
+        await asyncio.sleep(0.15)
+        assert sum(row.size for row in broker.rows())
 
     run(scenario())

@@ -467,5 +467,12 @@ MUTANTS = (
         "A list of all groups or transactions is complete or refused.",
         "Groups on a damaged partition seem to be deleted.",
         Scenario.BROKERS,
+        "offsets-of-a-failed-deletion-are-gone",
+        "cluster/groups/state_store.py",
+        "            shard.offsets.abandon(sequence, changes)\n            raise\n",
+        "            shard.offsets.settle(sequence, changes)\n            raise\n",
+        "Offsets are deleted in memory once their tombstones are in the log.",
+        "After an error the group seems to be deleted, and its offsets come back with the next coordinator.",
+        Scenario.GROUPS,
     ),
 )

@@ -195,6 +195,61 @@ def test_a_group_that_was_past_the_end_of_a_log_goes_on_there() -> None:
     with_members(story)
 
 
+def test_acknowledgements_after_lost_records_are_stored() -> None:
+    async def story(group: ShareFixture) -> None:
+        await group.produce("a", "b")
+        await group.configure_topic(TOPIC, **{"flush.policy": "os"})
+        await group.produce(*("lost" for _ in range(6)))
+        worker = group.member()
+        await worker.fetch()
+        assert await worker.acknowledge(0, 7) is NONE
+        await group.power_cut(keep=0.0)
+        await group.configure_topic(TOPIC, **{"flush.policy": "group"})
+        worker = group.member()
+        await worker.fetch()
+        await group.produce("c", "d", "e")
+        assert (await worker.fetch(wait_s=5)).values == [b"c", b"d", b"e"]
+        assert await worker.acknowledge(2, 2) is NONE
+        assert await worker.acknowledge(4, 4) is NONE
+        await group.restart()
+        await group.produce("f")
+        assert (await group.member().fetch(wait_s=5)).values == [b"d", b"f"]
+
+    with_members(story)
+
+
+def test_states_of_lost_records_are_not_found_again_by_the_next_leader() -> None:
+    async def story(group: ShareFixture) -> None:
+        await group.produce("a", "b")
+        await group.configure_topic(TOPIC, **{"flush.policy": "os"})
+        await group.produce("lost", "lost")
+        worker = group.member()
+        await worker.fetch()
+        assert await worker.acknowledge(1, 3) is NONE
+        await group.power_cut(keep=0.0)
+        await group.configure_topic(TOPIC, **{"flush.policy": "group"})
+        assert (await group.member().fetch(wait_s=5)).values == [b"a"]
+        await group.produce("c", "d")
+        await group.restart()
+        assert (await group.member().fetch(wait_s=5)).values == [b"a", b"c", b"d"]
+
+    with_members(story)
+
+
+def test_an_acknowledgement_of_several_writes_waits_for_all_of_them() -> None:
+    async def story(group: ShareFixture) -> None:
+        count = WRITE_BATCHES_MAX + 400
+        await group.produce(*map(str, range(count)))
+        worker = group.member()
+        await worker.fetch(max_records=count, batch_size=count)
+        # The first write fits, and the second one, which has the changes of both, does not.
+        await group.configure_topic("__share_group_state", **{"max.message.bytes": "15000"})
+        assert await worker.acknowledge(0, count - 1, *(1, RELEASE) * (count // 2)) is ErrorCode.unknown_server_error
+        assert len((await group.stored()).batches) < WRITE_BATCHES_MAX + 1
+
+    with_members(story)
+
+
 def test_what_could_not_be_stored_is_delivered_again() -> None:
     async def story(group: ShareFixture) -> None:
         await group.produce("a", "b")

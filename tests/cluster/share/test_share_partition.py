@@ -129,3 +129,16 @@ def test_a_start_offset_that_the_log_start_has_passed_is_written() -> None:
     state.move_log_start(5)
     assert written(state) == StateWrite(5, (), 0)
     assert not state.must_write
+
+
+def test_records_whose_archival_could_not_be_stored_are_found_again() -> None:
+    state = SharePartition(0)
+    acquire(state, "a", 0, 3)
+    acknowledge(state, "a", 0, 3, RELEASE)
+    written(state)
+    state.rules = ShareRules(delivery_count_limit=1)
+    assert acquire(state, "a", 0, 4) == [(3, 4, 1)]
+    assert state.next_fetch_offset() == 4, "the others are being archived"
+    assert state.begin_write() is not None
+    state.failed()
+    assert state.next_fetch_offset() == 0

@@ -112,3 +112,13 @@ def test_one_acknowledgement_costs_little_in_a_state_of_many_batches() -> None:
     written = state.written(2, 3, 0, [batch(501, 502)], 0)
     assert time.process_time() - begin < 0.05, "a merge of all takes more than half a second"
     assert len(written.batches) == len(known) - 1
+
+
+def test_an_update_restores_the_epoch_that_fences_former_leaders() -> None:
+    update = replace(BEGUN.written(2, 5, 10, [batch(12, 14)], 2), batches=())
+    restored = BEGUN.restored(update)
+    assert restored.leader_epoch == 5
+    with pytest.raises(Refused) as refused:
+        restored.written(2, 4, 10, [], 0)
+    assert refusal_of(refused) is ErrorCode.fenced_leader_epoch
+    assert BEGUN.restored(replace(update, leader_epoch=1)).leader_epoch == 3, "an epoch does not go back"
