@@ -336,3 +336,47 @@ def test_a_backlog_that_is_on_disk_is_read_ahead_for_each_push() -> None:
         assert received == partition.log.size
 
     run(scenario())
+
+
+def test_a_new_connection_gets_no_credit_for_bytes_of_the_former_one() -> None:
+    """The leader would close it as one of impossible reports."""
+
+    async def scenario() -> None:
+        broker, data = FollowerFixture(), stamped("v", 0, 1)
+        partition = broker.follow(0)
+        await asyncio.sleep(0.2)
+        (row,) = broker.asked()
+        broker.answer(PushRow(row.stream, PushKind.DATA, 0, 0, len(data)), data=data)
+        broker.channel.close()
+        await asyncio.sleep(0.5)
+        assert len(broker.dialled) == 2
+        broker.let_go()
+        await asyncio.sleep(0.5)
+        assert partition.log.flushed_end == 1
+        sent = [frame for frame in broker.channel.take() if frames.key_of(frame) is frames.FrameKey.REPORT]
+        reports = [report for frame in sent for report in frames.decode_reports(frame)]
+        assert reports
+        assert not sum(report.size for report in reports)
+        await broker.leader_connection.close()
+
+    run(scenario())
+
+
+def test_a_new_connection_gets_no_credit_for_a_stream_that_was_left_before() -> None:
+    async def scenario() -> None:
+        broker, data = FollowerFixture(), stamped("v", 0, 1)
+        broker.follow(0)
+        partition = broker.follow(1)
+        await asyncio.sleep(0.2)
+        row = next(row for row in broker.asked() if row.partition == 1)
+        broker.answer(PushRow(row.stream, PushKind.DATA, 0, 0, len(data)), data=data)
+        broker.channel.close()
+        await asyncio.sleep(0.01)
+        assert partition.following is not None
+        broker.leader_connection.leave(partition.following)
+        await asyncio.sleep(0.5)
+        assert len(broker.dialled) == 2
+        assert frames.FrameKey.REPORT not in map(frames.key_of, broker.channel.take())
+        await broker.leader_connection.close()
+
+    run(scenario())

@@ -252,4 +252,20 @@ MUTANTS = (
         "Nothing is reported about a stream that was left.",
         "Frames name streams that do not exist.",
     ),
+    Mutant(
+        "discarded-bytes-of-a-former-connection-are-reported",
+        "replication/leader_connection.py",
+        "        self._discarded_bytes.clear()\n        channel.push",
+        "        channel.push",
+        "A new connection gets credit for its own bytes only.",
+        "The leader closes a connection that was just opened, and replication is interrupted once more.",
+    ),
+    Mutant(
+        "bytes-of-a-former-connection-are-reported",
+        "replication/leader_connection.py",
+        "            following.uncredited_bytes = 0\n            self._ask(following)",
+        "            self._ask(following)",
+        "A new connection gets credit for its own bytes only.",
+        "The leader closes each new connection of a follower that had bytes in flight.",
+    ),
 )

@@ -146,4 +146,12 @@ MUTANTS = (
         "A client changes more than its quota.",
         Scenario.BROKERS,
     ),
+    Mutant(
+        "rates-round-to-zero",
+        "cluster/quotas/validation.py",
+        " or round(value) < 1",
+        "",
+        "A rate is above 0.",
+        "A client waits for ever for the end of its debt.",
+    ),
 )

@@ -430,4 +430,13 @@ MUTANTS = (
         "A transaction has markers of two coordinators, and is counted twice.",
         Scenario.TRANSACTIONS,
     ),
+    Mutant(
+        "markers-are-retried-more-and-more-slowly",
+        "cluster/transactions/markers.py",
+        "            self._retry_s = RETRY_S\n        elif",
+        "            pass\n        elif",
+        "The wait before refused markers are sent again begins anew after a success.",
+        "Each change of a leader delays transactions by a second, once there were some.",
+        Scenario.TRANSACTIONS,
+    ),
 )

@@ -59,3 +59,9 @@ def test_values_that_are_kept() -> None:
     assert checked_value(USER, "controller_mutation_rate", 0.25) == 0.25
     assert checked_value(USER, "producer_byte_rate", 1_000_000.0000001) == 1_000_000.0
     assert checked_value(USER, "producer_byte_rate", None) is None
+
+
+def test_a_whole_number_that_rounds_to_nothing_is_refused() -> None:
+    """A rate of 0 would have no end of a debt."""
+    with pytest.raises(InvalidQuota, match="must be a Long value"):
+        checked_value(checked_entity([("user", "ann")]), "producer_byte_rate", 5e-7)

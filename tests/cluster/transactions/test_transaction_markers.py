@@ -7,6 +7,7 @@ from kio.schema.errors import ErrorCode
 from transactions_fixture import ID, ONE, TWO, TransactionsFixture, reported
 from virtual_time import run
 
+from cordwood.cluster.transactions.markers import RETRY_MAX_S
 from cordwood.cluster.transactions.states import TransactionState
 from cordwood.storage.types import TopicPartition
 
@@ -61,6 +62,22 @@ async def test_markers_follow_their_partition_to_its_new_leader() -> None:
     assert [broker for broker, _ in transactions.requests] == [5, 6]
     transactions.gate.set()
     await transactions.until_state(S.COMPLETE_COMMIT)
+
+
+@reported
+async def test_a_refusal_after_a_success_is_repeated_soon() -> None:
+    transactions, loop = TransactionsFixture(), asyncio.get_running_loop()
+    await transactions.init()
+    transactions.codes = {ONE: [ErrorCode.not_leader_or_follower] * 9}
+    await transactions.add(ONE)
+    await transactions.end("commit")
+    await transactions.until_state(S.COMPLETE_COMMIT)
+    transactions.codes = {ONE: [ErrorCode.not_leader_or_follower]}
+    await transactions.add(ONE)
+    began = loop.time()
+    await transactions.end("abort")
+    await transactions.until_state(S.COMPLETE_ABORT)
+    assert loop.time() - began < RETRY_MAX_S / 2, "the wait has begun anew"
 
 
 @reported
