@@ -378,6 +378,12 @@ def test_the_successor_of_a_leader_that_resigns_stands_at_once(raft: NodeFixture
     assert {type(message) for _, message in raft.sent} == {PreVoteRequest}
 
 
+def test_a_voter_is_willing_at_once_after_its_leader_has_resigned(raft: NodeFixture) -> None:
+    raft.follow(TWO, 1, 1)
+    raft.receive(TWO, Resign(1, THREE))
+    assert raft.receive(THREE, PreVoteRequest(1, 5, 9, 9)) == [PreVote(1, 5, True)]
+
+
 def test_a_leader_of_an_earlier_term_learns_of_the_later_one(raft: NodeFixture) -> None:
     raft.follow(TWO, 3, 1)
     for late in (Append(2, 1, 1, 0), Install(2, 7, 1, b"image")):

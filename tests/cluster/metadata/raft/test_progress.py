@@ -56,3 +56,12 @@ def test_who_may_not_vote_is_not_counted() -> None:
 )
 def test_what_a_majority_has(ends: list[int], index: int) -> None:
     assert majority_has(ends) == index
+
+
+def test_an_image_that_has_arrived_delays_no_other_one() -> None:
+    progress = Progress(next_index=10)
+    progress.sent_image(20, 1.0)
+    progress.confirmed(9)
+    assert progress.image_sent_at_s == 1.0, "it is still on its way"
+    progress.confirmed(20)
+    assert progress.image_sent_at_s is None
