@@ -244,8 +244,8 @@ MUTANTS = (
     Mutant(
         "first-offsets-are-not-stored",
         "cluster/share/share_partitions.py",
-        "            await self._persister.write(change)\n        if partition",
-        "        if partition",
+        "            await self._persister.write(change)\n        elif",
+        "        elif",
         "Where a share group begins is stored before its first record is delivered.",
         LOST,
         Scenario.SHARE_GROUPS,
@@ -411,8 +411,8 @@ MUTANTS = (
     Mutant(
         "groups-wait-for-offsets-that-are-lost",
         "cluster/share/share_partitions.py",
-        "    if start_offset > log_end:\n        return SharePartition(log_end)\n",
-        "",
+        "start, epoch = min(stored.start_offset, log_end), stored.state_epoch\n",
+        "start, epoch = stored.start_offset, stored.state_epoch\n",
         "A share group past the end of the log goes on there.",
         "A share group passes records that no member has processed.",
         Scenario.SHARE_GROUPS,
