@@ -123,7 +123,7 @@ class BalancePlan:
     def verdict(self) -> str:
         """Return the plan's effect in one sentence."""
         if self.is_empty:
-            return "nothing to do: " + ("; ".join(self.problems) or "bytes and leaders are even")
+            return "no move is planned" if self.problems else "nothing to do: bytes and leaders are even"
         limits = "" if self.is_even else "; racks, room or large partitions do not allow more"
         return (
             f"bytes within {_percent(self.after.size_bytes)} of even (now {_percent(self.before.size_bytes)}),"

@@ -183,7 +183,7 @@ def list_acls(
     with cluster_admin(target_of(servers, command_config)) as admin:
         found = set(_described(admin, filters))
     rows = sorted((_row(acl) for acl in found), key=lambda row: tuple(row.values()))
-    print_rows(rows, HEADINGS, as_json, "There are no such ACLs. Add some with `cordwood acl add`.")
+    print_rows(rows, HEADINGS, as_json, "No ACL was found. Add one with `cordwood acl add`.")
 
 
 @app.command()

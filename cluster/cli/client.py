@@ -1,6 +1,7 @@
 """Connections to a broker with confluent-kafka: reachability, client settings, and failures in words."""
 
 import os
+import shlex
 import signal
 import socket
 import ssl
@@ -15,7 +16,7 @@ from cordwood.client.credentials import NotAuthenticated
 from cordwood.client.properties import read_properties
 from cordwood.client.security import OPEN, ClientSecurity, check_spelling, client_security
 from cordwood.client.tls import TlsFailed, WrongSetting
-from cordwood.cluster.cli.exits import ExitCode, Failure
+from cordwood.cluster.cli.exits import ExitCode, Failure, reason_of
 from cordwood.cluster.cli.options import DEFAULT_SERVERS
 
 if TYPE_CHECKING:
@@ -29,6 +30,7 @@ DEFAULT_PORT = 9092
 CONNECT_TIMEOUT_S = 5.0
 PROBE_TIMEOUT_S = 2.0
 ANSWER_TIMEOUT_S = 20.0
+TOPIC_NAMES = "a topic's name is 1 to 249 of a-z, A-Z, 0-9, '.', '_' and '-', and not '.' or '..'"
 
 T = TypeVar("T")
 
@@ -94,11 +96,21 @@ def require_reachable(target: Target) -> None:
         if reason is None:
             return
         reasons.append(reason)
-    raise Failure(
-        f"no broker at {target.servers} ({', '.join(dict.fromkeys(reasons))}). "
-        "Start one with `cordwood serve`, or name another with --bootstrap-server.",
-        ExitCode.UNREACHABLE,
-    )
+    why = ", ".join(dict.fromkeys(reasons))
+    raise Failure(f"no broker at {target.servers} ({why}). {_remedy(target.servers)}", ExitCode.UNREACHABLE)
+
+
+def _remedy(servers: str) -> str:
+    """Return what to do if no server takes connections: `cordwood serve` would not start a broker of a cluster."""
+    from cordwood.cluster.cli.local.default_cluster import addresses as addresses_of_up
+
+    addresses = addresses_of_up()
+    named = {address_text(*server) for server in parse_servers(servers)}
+    if named.isdisjoint(addresses):
+        return "Start one with `cordwood serve`, or name another with --bootstrap-server."
+    others = ",".join(each for each in addresses if each not in named)
+    remedy = "Start it again with `cordwood up`"
+    return f"{remedy}, or name the others with --bootstrap-server {others}." if others else f"{remedy}."
 
 
 def _why_not_authenticated(address: tuple[str, int], security: ClientSecurity) -> str | None:
@@ -213,7 +225,9 @@ def blocking_connection(target: Target, timeout_s: float = CONNECT_TIMEOUT_S) ->
             try:
                 yield connection
             except OSError as error:
-                raise Failure(f"{address_text(*server)} did not answer ({error}).", ExitCode.UNREACHABLE) from None
+                raise Failure(
+                    f"{address_text(*server)} did not answer ({reason_of(error)}).", ExitCode.UNREACHABLE
+                ) from None
             return
     raise Failure(f"no broker at {target.servers} answers ({last}).", ExitCode.UNREACHABLE)
 
@@ -249,12 +263,13 @@ def failure_of(error: "KafkaError", target: Target) -> Failure:
             " from this machine.",
             ExitCode.UNREACHABLE,
         )
-    return Failure(f"the broker refused: {error.str()} ({error.name()}).")
+    rule = f": {TOPIC_NAMES}" if error.code() == KafkaError.TOPIC_EXCEPTION else ""
+    return Failure(f"the broker refused: {error.str().removeprefix('Broker: ')} ({error.name()}){rule}.")
 
 
 def no_such_topic(topic: str) -> Failure:
     """Return the failure for a missing topic, the most common mistake."""
     return Failure(
-        f"there is no topic {topic!r}. Create it with `cordwood topic create {topic}`, or list the topics"
+        f"there is no topic {topic!r}. Create it with `cordwood topic create {shlex.quote(topic)}`, or list the topics"
         " with `cordwood topic list`."
     )

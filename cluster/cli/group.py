@@ -56,7 +56,7 @@ def list_groups(
         for broker_id, group in sorted(found, key=lambda row: str(row[1].group_id))
         if type_ is None or group.group_type.lower() == type_
     ]
-    print_rows(groups, ["GROUP", "STATE", "TYPE", "COORDINATOR"], as_json, "There is no such group.")
+    print_rows(groups, ["GROUP", "STATE", "TYPE", "COORDINATOR"], as_json, "No group was found.")
 
 
 @app.command()

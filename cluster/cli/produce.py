@@ -84,12 +84,10 @@ def produce(
         _require_topic(producer, topic, target)
         try:
             _send_all(producer, topic, sys.stdin.buffer, os.fsencode(key_separator) if key_separator else None, tally)
+            producer.flush()
         finally:
             # Also after Ctrl-C or an invalid line: wait for the records that were sent before, and count them.
-            if sys.exc_info()[0] is None:
-                producer.flush()
-            else:
-                producer.flush(LAST_CHANCE_S)
+            producer.flush(LAST_CHANCE_S)
             _report(tally, topic, acks, as_json)
     if tally.delivered < tally.sent:
         raise Failure(f"{tally.sent - tally.delivered} records were not acknowledged: {tally.first_error}.")

@@ -103,7 +103,7 @@ def list_tokens(
         }
         for token in tokens
     ]
-    print_rows(rows, HEADINGS, as_json, "There are no such tokens. Create one with `cordwood token create`.")
+    print_rows(rows, HEADINGS, as_json, "No token was found. Create one with `cordwood token create`.")
 
 
 @app.command()

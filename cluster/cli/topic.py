@@ -180,7 +180,7 @@ def delete(
     for name, error in outcomes.items():
         missing = error is not None and error.code() == KafkaError.UNKNOWN_TOPIC_OR_PART
         if missing:
-            results[name] = "missing" if if_exists else no_such_topic(name).sentence
+            results[name] = "missing" if if_exists else "there is no such topic: see `cordwood topic list`"
         elif error is not None and error.code() == KafkaError.POLICY_VIOLATION:
             results[name] = "a cut pins its records: `cordwood cut list` shows which, `cordwood cut drop` drops it"
         else:

@@ -126,7 +126,7 @@ def list_transactions(
     ]
     rows.sort(key=lambda row: str(row["transactional_id"]))
     headings = ["TRANSACTIONAL ID", "STATE", "PRODUCER ID", "COORDINATOR"]
-    print_rows(rows, headings, as_json, "There is no such transaction.")
+    print_rows(rows, headings, as_json, "No transactional id was found.")
 
 
 @app.command()

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from cordwood.cluster.cli.exits import ExitCode, Failure, sigterm_as_ctrl_c
+from cordwood.cluster.cli.local.default_cluster import DEFAULT_DIRECTORY
 from cordwood.cluster.cli.options import INT16_MAX, INT32_MAX
 from cordwood.cluster.cli.output import note
 
@@ -87,7 +88,7 @@ Detach = Annotated[bool, typer.Option("--detach", help="Return when the cluster 
 
 def up(
     brokers: Brokers = None,
-    data_dir: DataDir = Path("cordwood-cluster"),
+    data_dir: DataDir = DEFAULT_DIRECTORY,
     port: Port = None,
     http_port: HttpPort = None,
     voters: Voters = None,
@@ -140,7 +141,7 @@ def up(
 
 
 def down(
-    data_dir: DataDir = Path("cordwood-cluster"),
+    data_dir: DataDir = DEFAULT_DIRECTORY,
     only: Annotated[
         list[int] | None,
         typer.Option(

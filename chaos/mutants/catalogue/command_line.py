@@ -55,6 +55,43 @@ MUTANTS = (
         "            except ZeroDivisionError as error:\n                message",
         "A log directory that is a file is named with what to do.",
         "A broker does not start, and says only that a file exists.",
+        "an-interrupted-flush-is-not-reported",
+        "cluster/cli/produce.py",
+        """            producer.flush()
+        finally:
+""",
+        """        finally:
+            producer.flush()
+""",
+        "`cordwood produce` prints how many records were acknowledged, however it ends.",
+        "Ctrl-C while a cluster without quorum is awaited leaves unsaid which records it has.",
+        Scenario.BROKERS,
+    ),
+    Mutant(
+        "a-broker-of-up-is-started-with-serve",
+        "cluster/cli/client.py",
+        "    if named.isdisjoint(addresses):\n",
+        "    if True:\n",
+        "A message about a broker that does not run names the command that starts it.",
+        "A second cluster is started at the address of a broker that was killed.",
+        Scenario.BROKERS,
+    ),
+    Mutant(
+        "an-invalid-name-is-refused-without-the-rule",
+        "cluster/cli/client.py",
+        "if error.code() == KafkaError.TOPIC_EXCEPTION else",
+        "if False else",
+        "A message about wrong use says what to do.",
+        "A mistyped topic is reported as 'Invalid topic'.",
+        Scenario.BROKERS,
+    ),
+    Mutant(
+        "a-drain-that-cannot-be-is-done",
+        "cluster/balance/plan.py",
+        'return "no move is planned" if self.problems else "nothing to do: bytes and leaders are even"',
+        'return "nothing to do: bytes and leaders are even"',
+        "The verdict of a plan does not deny goals that the plan cannot meet.",
+        "The drain of a broker that keeps all its replicas is shown as one with nothing to do.",
         Scenario.BROKERS,
     ),
 )

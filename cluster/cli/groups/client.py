@@ -13,7 +13,7 @@ from kio.schema.list_groups.v5.request import ListGroupsRequest
 
 from cordwood.client.blocking import BlockingConnection, connect
 from cordwood.cluster.cli.client import CONNECT_TIMEOUT_S, Target, address_text, blocking_connection
-from cordwood.cluster.cli.exits import ExitCode, Failure
+from cordwood.cluster.cli.exits import ExitCode, Failure, reason_of
 
 PATIENCE_S = 20.0
 """Time in which a coordinator may be found, and load its groups."""
@@ -56,7 +56,7 @@ class GroupRequests:
                 connection = self._connected(address_text(broker.host, broker.port))
                 answer = connection.ask(ListGroupsRequest(states_filter=(), types_filter=()))
             except OSError as error:
-                reasons.append(f"broker {broker.broker_id} does not answer ({error})")
+                reasons.append(f"broker {broker.broker_id} does not answer ({reason_of(error)})")
                 continue
             if answer.error_code is ErrorCode.none:
                 found += [(int(broker.broker_id), group) for group in answer.groups]
@@ -122,7 +122,7 @@ class GroupRequests:
         try:
             return self._connected(address_text(where.host, where.port))
         except OSError as error:
-            sentence = f"the coordinator, broker {where.broker_id}, does not answer ({error})."
+            sentence = f"the coordinator, broker {where.broker_id}, does not answer ({reason_of(error)})."
             raise Failure(sentence, ExitCode.UNREACHABLE) from None
 
     def _connected(self, address: str) -> BlockingConnection:

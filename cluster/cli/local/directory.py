@@ -17,10 +17,10 @@ from typing import Any
 
 from cordwood.cluster.cli.exits import ExitCode, Failure, reason_of
 from cordwood.cluster.cli.local import layout
+from cordwood.cluster.cli.local.default_cluster import CLUSTER_FILE
 from cordwood.cluster.config.listeners import listeners_of
 from cordwood.cluster.config.settings import Settings
 
-CLUSTER_FILE = "cluster.json"
 SETTINGS_FILE = "server.toml"
 ONLY_THE_OWNER = 0o600
 """File mode of a configuration, which has the secret of the cluster in it."""

@@ -166,6 +166,13 @@ def test_an_even_cluster_needs_no_move() -> None:
     assert plan.verdict() == "nothing to do: bytes and leaders are even"
 
 
+def test_a_drain_that_cannot_place_a_partition_does_not_say_that_all_is_well() -> None:
+    plan = at_once(drain(ClusterLoad((BrokerLoad(1),), (PartitionLoad("t", 0, (1,), 1, MIB),)), {1}))
+    assert plan.is_empty
+    assert len(plan.problems) == 1
+    assert plan.verdict() == "no move is planned"
+
+
 def test_leaders_move_along_chains() -> None:
     """Broker 0 shares no partition with broker 2: it gives one to broker 1, which gives one to broker 2."""
     replicas = [(0, 1)] * 4 + [(1, 2)] * 2

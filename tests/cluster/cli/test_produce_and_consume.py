@@ -104,6 +104,19 @@ def test_a_group_goes_on_where_it_stopped(broker: RunningBroker, topic: str) -> 
     assert consume(broker, topic, "--group", "g") == []
 
 
+def test_an_interrupted_wait_for_acknowledgements_still_says_how_many_came(
+    broker: RunningBroker, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Interrupted(Producer):
+        def flush(self, timeout: float | None = None) -> int:
+            if timeout is None:
+                raise KeyboardInterrupt
+            return super().flush(timeout)
+
+    monkeypatch.setattr("confluent_kafka.Producer", Interrupted)
+    assert in_process("produce", topic, bootstrap=broker.bootstrap).text == "0 of 0 records acknowledged\n"
+
+
 def test_following_prints_what_comes_and_ends_with_a_signal(broker: RunningBroker, topic: str) -> None:
     produce(broker, topic, b"before\n")
     tail = start_cordwood("consume", topic, "--follow", bootstrap=broker.bootstrap)

@@ -1,5 +1,6 @@
 """`cordwood topic` against a broker."""
 
+import pytest
 from broker_fixture import RunningBroker
 from command import cordwood, in_process
 
@@ -67,3 +68,29 @@ def test_the_brokers_refusals_come_through(broker: RunningBroker) -> None:
         outcome = in_process("topic", *words, bootstrap=broker.bootstrap)
         assert outcome.exit_code == ExitCode.FAILED, words
         assert outcome.stderr.startswith("cordwood: "), outcome.stderr
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["topic", "describe", "orders:9"],
+        ["consume", "orders:9"],
+        ["produce", "orders:9"],
+        ["partition", "elect", "orders:9"],
+        ["group", "reset", "g", "--topic", "orders:9", "--to", "earliest"],
+    ],
+    ids=" ".join,
+)
+def test_an_invalid_name_of_a_topic_is_reported_with_the_rule_for_names(
+    words: list[str], broker: RunningBroker
+) -> None:
+    outcome = in_process(*words, bootstrap=broker.bootstrap)
+    assert outcome.exit_code == ExitCode.FAILED
+    assert "a topic's name is 1 to 249 of a-z, A-Z, 0-9" in outcome.stderr
+
+
+def test_a_missing_topic_is_named_once_and_quoted_for_the_shell(broker: RunningBroker) -> None:
+    deleted = in_process("topic", "delete", "my topic", bootstrap=broker.bootstrap)
+    assert deleted.stderr == "cordwood: my topic: there is no such topic: see `cordwood topic list`\n"
+    altered = in_process("topic", "alter", "my topic", "-p", "2", bootstrap=broker.bootstrap)
+    assert "`cordwood topic create 'my topic'`" in altered.stderr

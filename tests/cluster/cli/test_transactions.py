@@ -60,7 +60,7 @@ def test_transactions_are_listed_by_state_producer_age_and_name(
     assert names(run(broker, "list", "--duration", "3600000", "--json")) == []
     assert names(run(broker, "list", "--transactional-id-pattern", "end.*", "--json")) == ["ended"]
     assert "TRANSACTIONAL ID" in run(broker, "list").text
-    assert "There is no such transaction." in run(broker, "list", "--state", "Dead").stderr
+    assert "No transactional id was found." in run(broker, "list", "--state", "Dead").stderr
 
 
 def names(listed: Outcome) -> list[str]:

@@ -1,5 +1,6 @@
 """The command line's reaction to mistakes: a one-sentence message and an exit code."""
 
+import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -48,6 +49,26 @@ def test_without_a_broker_it_says_how_to_get_one(words: list[str]) -> None:
     assert outcome.exit_code == ExitCode.UNREACHABLE
     assert "cordwood serve" in outcome.stderr
     assert outcome.stdout == b""
+
+
+def test_a_broker_of_up_that_does_not_run_is_not_to_be_started_with_serve(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`cordwood serve` would start a cluster of its own at the address."""
+    monkeypatch.chdir(tmp_path)
+    down, other, elsewhere = (f"127.0.0.1:{free_port()}" for _ in range(3))
+    cluster = tmp_path / "cordwood-cluster" / "cluster.json"
+    cluster.parent.mkdir()
+    cluster.write_text(json.dumps({"brokers": [{"kafka": down}, {"kafka": other}]}))
+    one = in_process("topic", "list", bootstrap=down)
+    assert one.exit_code == ExitCode.UNREACHABLE
+    assert one.stderr.endswith(
+        f" Start it again with `cordwood up`, or name the others with --bootstrap-server {other}.\n"
+    )
+    assert in_process("topic", "list", bootstrap=f"{down},{other}").stderr.endswith("again with `cordwood up`.\n")
+    assert "cordwood serve" in in_process("topic", "list", bootstrap=elsewhere).stderr
+    cluster.write_text("{")
+    assert "cordwood serve" in in_process("topic", "list", bootstrap=down).stderr
 
 
 def test_a_host_that_has_no_address_is_reported_in_words() -> None:
