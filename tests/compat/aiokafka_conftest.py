@@ -30,8 +30,6 @@ RESOURCES = {
     "group": ResourceType.GROUP,
     "transactional_id": ResourceType.TRANSACTIONAL_ID,
 }
-IN_ONE_PROCESS = ("test_transactional_", "test_manual_subscribe_")
-"""Parts of ids of tests that all have the same transactional id, or of which one subscribes to the other's topics."""
 
 
 class Admin:
@@ -76,14 +74,6 @@ class Admin:
         for mechanism in (ScramMechanism.SCRAM_SHA_256, ScramMechanism.SCRAM_SHA_512):
             added = UserScramCredentialUpsertion(username, ScramCredentialInfo(mechanism, 4096), password.encode())
             self._client.alter_user_scram_credentials([added])[username].result(ANSWER_S)
-
-
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Run tests that disturb each other in one process, in their order."""
-    for item in items:
-        for group in IN_ONE_PROCESS:
-            if group in item.nodeid:
-                item.add_marker(pytest.mark.xdist_group(group))
 
 
 @pytest.fixture(scope="class")
