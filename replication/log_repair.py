@@ -44,13 +44,19 @@ def is_still_damaged(partition: Partition, damage: DamagedLog) -> bool:
 
 
 def is_deleted(log: Log, damage: DamagedLog) -> bool:
-    """Return whether retention or DeleteRecords has deleted the records of a damaged segment, or of a lost end."""
+    """Return whether retention or DeleteRecords has deleted the records of a damaged segment, or of a lost end.
+
+    A log that lost all its segments begins at its end because of the loss: nothing is deleted. Nor are the files beside
+    the segments.
+    """
+    if damage.path == log.directory or isinstance(damage, ForeignSegment):
+        return False
     if isinstance(damage, LostTail):
         segment = log.segment_of(damage.offset) if log.segments else None
         is_gone = segment is None or segment.base_offset > damage.offset or segment.end_offset <= log.log_start
         return is_gone and damage.offset < log.log_start
-    holder = scrub.segment_with(log, damage.path)
-    return not isinstance(damage, ForeignSegment) and (holder is None or holder.end_offset <= log.log_start)
+    file, holder = segment_file(damage.path), scrub.segment_with(log, damage.path)
+    return file is not None and (holder is None or holder.end_offset <= log.log_start)
 
 
 async def rewrite(partition: Partition, path: str, checkpoints: Checkpoints) -> None:

@@ -55,6 +55,9 @@ MUTANTS = (
         "            except ZeroDivisionError as error:\n                message",
         "A log directory that is a file is named with what to do.",
         "A broker does not start, and says only that a file exists.",
+        Scenario.BROKERS,
+    ),
+    Mutant(
         "an-interrupted-flush-is-not-reported",
         "cluster/cli/produce.py",
         """            producer.flush()

@@ -467,6 +467,8 @@ MUTANTS = (
         "A list of all groups or transactions is complete or refused.",
         "Groups on a damaged partition seem to be deleted.",
         Scenario.BROKERS,
+    ),
+    Mutant(
         "offsets-of-a-failed-deletion-are-gone",
         "cluster/groups/state_store.py",
         "            shard.offsets.abandon(sequence, changes)\n            raise\n",

@@ -287,6 +287,8 @@ MUTANTS = (
         "",
         "Each push looks through other streams, if there are too many for one.",
         "Replicas in sync wait behind thousands that catch up.",
+    ),
+    Mutant(
         "a-later-retry-delays-an-earlier-one",
         "replication/follower_connection.py",
         "when < self._retry_at",

@@ -478,6 +478,9 @@ MUTANTS = (
         " if not self._transport.send(receiver, Propose(entry)) and False]\n",
         "A proposal that the connection does not take is sent once it has room.",
         "Requests to a busy observer fail after five seconds.",
+        Scenario.QUORUM,
+    ),
+    Mutant(
         "voters-wait-for-a-leader-that-has-resigned",
         "cluster/metadata/raft/election.py",
         '            self._leader_heard_at_s = float("-inf")\n            if message',
