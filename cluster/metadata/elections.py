@@ -17,6 +17,9 @@ MOVES_WAIT_FOR_ADDED = 2
 REMOVALS_BEGIN_AN_EPOCH = 3
 """The metadata.version from which the removal of a replica begins a new leader epoch."""
 
+KEEPS_ELIGIBLE = 3
+"""The metadata.version from which a change of min.insync.replicas empties the ELR only where that is necessary."""
+
 IsAlive = Callable[[BrokerId], bool]
 """Returns whether a broker may lead and be in sync."""
 
@@ -97,9 +100,13 @@ def in_sync(partition: PartitionImage, members: Iterable[BrokerId], min_isr: int
     return replace(partition, isr=isr, elr=elr, partition_epoch=partition.partition_epoch + 1)
 
 
-def without_eligible(partition: PartitionImage, _min_isr: int) -> PartitionImage:
-    """Empty the eligible leader replicas: min.insync.replicas has changed."""
-    if not partition.elr:
+def min_isr_changed(partition: PartitionImage, min_isr: int, level: int = NEWEST_LEVEL) -> PartitionImage:
+    """Empty the eligible leader replicas if the in-sync set may commit without them by the new min.insync.replicas.
+
+    If it may not, it could not before either, so that they have every committed record. KIP-966 empties them always: a
+    partition whose only in-sync replica then loses its disk has no replica left that may lead.
+    """
+    if not partition.elr or (level >= KEEPS_ELIGIBLE and len(partition.isr) < min_isr):
         return partition
     return replace(partition, elr=(), partition_epoch=partition.partition_epoch + 1)
 

@@ -2,8 +2,8 @@
 
 `metadata.version` numbers the formats of the metadata log. Level 1 is that of release 0.1: commands 1 to 27. A command
 of a later level is proposed only once that level is finalized, because an older broker cannot read it. Level 3 has
-configs of groups, uploads that a leader abandons (GiveUpUploads), and a leader epoch that begins with each removal of a
-replica.
+configs of groups, uploads that a leader abandons (GiveUpUploads), a leader epoch that begins with each removal of a
+replica, and eligible leader replicas that stay where a change of min.insync.replicas permits it.
 """
 
 from dataclasses import dataclass

@@ -228,7 +228,7 @@ class ImageBuilder:
             )
         )
         if delta.rest.least_min_isr < least_min_isr:
-            yield from delta.change_all(elections.without_eligible)
+            yield from delta.change_all(self._min_isr_changed)
         if known is not None and directory_changes.missing(known.log_dirs, command.log_dirs):
             # A log directory is missing, and no command has removed its replicas from the in-sync sets (rule 8).
             yield from self._lose(command)
@@ -433,7 +433,6 @@ class ImageBuilder:
 
     def _alter_configs(self, command: AlterConfigs) -> Steps[None]:
         delta = self._delta
-        # A replica with every record committed under the old min.insync.replicas may lack records under the new one.
         is_about_eligible = any(change.key == MIN_ISR for change in command.changes)
         match command.resource_type:
             case ResourceType.TOPIC:
@@ -443,11 +442,11 @@ class ImageBuilder:
                 topic = replace(topic, configs=_changed(topic.configs, command.changes))
                 delta.put_topic(topic)
                 if is_about_eligible:
-                    yield from delta.change_topic(topic, elections.without_eligible)
+                    yield from delta.change_topic(topic, self._min_isr_changed)
             case ResourceType.BROKER:
                 delta.rest = replace(delta.rest, broker_configs=_changed_among(delta.rest.broker_configs, command))
                 if is_about_eligible:
-                    yield from delta.change_all(elections.without_eligible)
+                    yield from delta.change_all(self._min_isr_changed)
             case ResourceType.CLIENT_METRICS:
                 subscriptions = _changed_among(delta.rest.client_metrics, command)
                 delta.rest = replace(delta.rest, client_metrics=subscriptions)
@@ -455,6 +454,9 @@ class ImageBuilder:
                 delta.rest = replace(delta.rest, group_configs=_changed_among(delta.rest.group_configs, command))
             case _:
                 assert_never(command.resource_type)
+
+    def _min_isr_changed(self, partition: PartitionImage, min_isr: int) -> PartitionImage:
+        return elections.min_isr_changed(partition, min_isr, self._delta.rest.metadata_version)
 
     def _allocate_producer_ids(self, command: AllocateProducerIds) -> None:
         delta = self._delta

@@ -162,10 +162,25 @@ def test_who_was_eligible_stays_so_when_the_leader_drops_another() -> None:
     assert (strict.partition.isr, strict.partition.elr) == ((1,), (2, 3))
 
 
-def test_a_lower_min_isr_makes_no_replica_eligible(careful: MetadataScenario) -> None:
-    careful.in_sync(1).set_min_isr(1)
+@pytest.mark.parametrize("level", [1, 3])
+def test_a_lower_min_isr_makes_no_replica_eligible(level: int) -> None:
+    careful = MetadataScenario().level(level).create(1, 2, 3, min_isr=2).in_sync(1).set_min_isr(1)
     assert (careful.partition.isr, careful.partition.elr) == ((1,), ())
     assert careful.partition.partition_epoch == 2
+
+
+@pytest.mark.parametrize(("before", "after"), [(2, 3), (3, 2)])
+def test_a_min_isr_that_is_still_not_reached_leaves_the_eligible(before: int, after: int) -> None:
+    cluster = MetadataScenario().level(3).create(1, 2, 3, min_isr=before).in_sync(1)
+    partition = cluster.partition
+    assert cluster.set_min_isr(after).partition is partition
+    cluster.lose(1, is_gone=True)
+    assert (cluster.partition.leader, cluster.partition.isr, cluster.partition.elr) == (2, (2,), (3,))
+
+
+def test_a_change_of_min_isr_leaves_none_eligible_below_level_3() -> None:
+    cluster = MetadataScenario().level(2).create(1, 2, 3, min_isr=2).in_sync(1).set_min_isr(3)
+    assert (cluster.partition.isr, cluster.partition.elr) == ((1,), ())
 
 
 @pytest.mark.parametrize("is_gone", [True, False])
