@@ -17,7 +17,8 @@ FOREVER_NS = 1 << 62
 CLOCK_RATES = 0.97, 1.03
 """A broker's clock may be so much slower or faster than the one of the history."""
 UNSETTLED_NS = 30 * 1_000_000_000
-"""The time after a fault in which leaders may change, where their epochs are not known."""
+"""The time after a fault or election in which leaders may change, where the epoch of the one that answered is unknown.
+"""
 FINAL = (AckType.ACCEPT, AckType.REJECT)
 
 
@@ -168,7 +169,8 @@ class ShareEvidence:
         is_one &= newest.before(acquisitions.partition[later], acquisitions.at_ns[later]) <= epoch
         unknown = np.flatnonzero((epoch == UNKNOWN) & (acquisitions.leader_epoch[later] == UNKNOWN))
         begin, end = acquisitions.invoked_ns[earlier[unknown]], acquisitions.at_ns[later[unknown]]
-        is_calm = np.ones(len(unknown), np.bool_)
+        elected = RunningMax(elections.partition, elections.after_ns, elections.after_ns)
+        is_calm: Bools = begin > elected.before(acquisitions.partition[later[unknown]], end) + UNSETTLED_NS
         for since_ns, until_ns in zip(faults.since_ns.tolist(), faults.until_ns.tolist(), strict=True):
             is_calm &= (end < since_ns) | (begin > until_ns + UNSETTLED_NS)
         is_one[unknown] = is_calm

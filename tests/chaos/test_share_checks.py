@@ -101,6 +101,20 @@ def test_without_epochs_a_lock_counts_only_in_a_calm_time(scenario: HistoryScena
     assert scenario.kinds() == {"double-acquisition": 1}
 
 
+def test_without_epochs_a_lock_does_not_count_after_an_election_either(scenario: HistoryScenario) -> None:
+    scenario.elected(0, 1).acquired(0, epoch=UNKNOWN).acquired(0, member=2, count=2, epoch=UNKNOWN)
+    assert scenario.acquired(1, epoch=UNKNOWN).kinds() == {}
+    scenario.after(40_000).elected(2, partition=1)
+    scenario.acquired(2, epoch=UNKNOWN).acquired(2, member=2, count=2, epoch=UNKNOWN).acquired(1, epoch=UNKNOWN)
+    assert scenario.kinds() == {"double-acquisition": 1}
+
+
+def test_a_deposed_leader_may_still_deliver_what_the_next_one_does(scenario: HistoryScenario) -> None:
+    scenario.elected(1).acquired(0, session=2).acquired(0, epoch=1).acquired(1, session=2).acquired(1, epoch=1)
+    assert scenario.kinds() == {}
+    assert scenario.acquired(0, member=2, count=2, epoch=1).acquired(2, epoch=1).kinds() == {"double-acquisition": 1}
+
+
 def test_a_delivery_count_goes_up_after_a_release_under_any_leader(scenario: HistoryScenario) -> None:
     scenario.acquired(0, count=2).share(RELEASE, 0).acquired(0, member=2, count=3, epoch=1)
     assert scenario.kinds() == {}
