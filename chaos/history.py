@@ -247,7 +247,7 @@ class Acquisitions(Table):
     lock_ms: Column
     """The time for which the records are locked."""
     leader_epoch: Column
-    """The epoch of the leader that was asked; UNKNOWN if the client does not know."""
+    """The epoch of the leader that answered; UNKNOWN if that is not known."""
     invoked_ns: Column
     at_ns: Column
     outcome: Column

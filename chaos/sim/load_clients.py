@@ -25,7 +25,7 @@ from cordwood.chaos.sim.plan import MIN_ISR, REPLICATION_FACTOR, TOPIC, Plan
 from cordwood.chaos.sim.producer import Alarm, IsReplaced, ProducerPlan, SimulatedProducer
 from cordwood.chaos.sim.schedule import FaultKind
 from cordwood.chaos.sim.seeking_consumer import SeekingConsumer
-from cordwood.chaos.sim.share_member import SharePlan, SimulatedShareMember
+from cordwood.chaos.sim.share_member import LeadingEpoch, SharePlan, SimulatedShareMember
 from cordwood.chaos.sim.share_observer import ShareObserver
 from cordwood.chaos.sim.transactional_client import TransactionalClient, TransactionalPlan
 from cordwood.chaos.workload import AppendWorkload
@@ -48,8 +48,10 @@ class SimulatedClients:
         alarm: Alarm,
         leaders_end: Callable[[int], int],
         is_replaced: IsReplaced,
+        leading_epoch: LeadingEpoch,
     ) -> None:
-        self._loop, self._plan, self._alarm, self._is_replaced = loop, plan, alarm, is_replaced
+        self._loop, self._plan, self._alarm = loop, plan, alarm
+        self._is_replaced, self._leading_epoch = is_replaced, leading_epoch
         self.history = HistoryBuilder(leaders_end)
         self.hosts: list[str] = []
         self.producers: list[SimulatedProducer] = []
@@ -245,7 +247,7 @@ class SimulatedClients:
 
     def _sharing(self, number: int, plan: SharePlan) -> Work:
         async def work(client: SimulatedClient) -> None:
-            member = SimulatedShareMember(client, number, plan, self.history, self._alarm)
+            member = SimulatedShareMember(client, number, plan, self.history, self._alarm, self._leading_epoch)
             self.share_members.append(member)
             await member.run()
 

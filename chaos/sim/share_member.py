@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
 from typing import Any
@@ -20,7 +20,6 @@ from cordwood.chaos.sim.producer import Alarm
 from cordwood.cluster.kafka.api_keys import ApiKey
 from cordwood.storage.batch import split
 from cordwood.storage.errors import CorruptBatch
-from cordwood.storage.types import NO_EPOCH
 
 HEARTBEAT_VERSION, FETCH_VERSION, ACKNOWLEDGE_VERSION = 1, 2, 2
 JOINING, LEAVING = 0, -1
@@ -50,6 +49,8 @@ REFUSED = frozenset(
 
 Records = dict[int, tuple[int, int]]
 """By offset: value and content."""
+LeadingEpoch = Callable[[Address, int], int]
+"""Returns the leader epoch in which the broker at an address leads a partition; UNKNOWN if it does not."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,10 +109,16 @@ class SimulatedShareMember:
     """
 
     def __init__(
-        self, client: SimulatedClient, number: int, plan: SharePlan, history: HistoryBuilder, alarm: Alarm
+        self,
+        client: SimulatedClient,
+        number: int,
+        plan: SharePlan,
+        history: HistoryBuilder,
+        alarm: Alarm,
+        leading_epoch: LeadingEpoch,
     ) -> None:
         self._client, self._number, self._plan, self._history = client, number, plan, history
-        self._alarm, self._rng = alarm, client.rng
+        self._alarm, self._leading_epoch, self._rng = alarm, leading_epoch, client.rng
         self._coordinator = CoordinatorOfGroup(client, plan.group)
         self._sessions: dict[Address, _Session] = {}
         self._sessions_begun = 0
@@ -287,9 +294,8 @@ class SimulatedShareMember:
         # A partition that is only acknowledged enters the session too.
         entered = {*partitions, *(partition for partition, *_ in acks)}
         gone = tuple(sorted(session.partitions - entered))
-        epochs = {
-            partition: client.leader_epochs.get(partition, NO_EPOCH) for partition in session.partitions | entered
-        }
+        # The metadata may be of a later election: ShareFetch has no leader epoch, and a deposed leader answers it, too.
+        epochs = {partition: self._leading_epoch(address, partition) for partition in session.partitions | entered}
         request = message(
             api,
             FETCH_VERSION,
@@ -328,7 +334,9 @@ class SimulatedShareMember:
         session.advance()
         lock_ms = round(answer.acquisition_lock_timeout.total_seconds() * 1000)
         for partition in sorted(entered):
-            self._take(session, partition, rows.get(partition), (invoked_ns, lock_ms, epochs[partition]))
+            has_stayed = self._leading_epoch(address, partition) == epochs[partition]
+            epoch = epochs[partition] if has_stayed else UNKNOWN
+            self._take(session, partition, rows.get(partition), (invoked_ns, lock_ms, epoch))
         if any(row.error_code is not ErrorCode.none for row in rows.values()):
             await client.refresh_patiently()
 

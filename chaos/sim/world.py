@@ -8,12 +8,14 @@ from contextvars import Context
 from dataclasses import dataclass
 from typing import Any
 
+from cordwood.chaos.history import UNKNOWN
 from cordwood.chaos.sim.archive_checks import ArchiveChecks
 from cordwood.chaos.sim.chores import LOSSY_TOPIC
 from cordwood.chaos.sim.cut_jobs import CutJobs
 from cordwood.chaos.sim.faults import Died
 from cordwood.chaos.sim.host import DATA, KAFKA_PORT, RAFT_PORT, SimulatedHost, host_name
 from cordwood.chaos.sim.invariants import Seen, look
+from cordwood.chaos.sim.kafka import Address
 from cordwood.chaos.sim.load_clients import SimulatedClients
 from cordwood.chaos.sim.loop import PROCESS, NumberedTask, Process, SimulatedLoop
 from cordwood.chaos.sim.network import SimulatedNetwork
@@ -61,7 +63,9 @@ class World:
         self.hosts = {broker_id: self._host(broker_id) for broker_id in plan.broker_ids}
         self.held: set[int] = set()
         """Hosts that stay down until `start` is called for them."""
-        self.clients = SimulatedClients(loop, plan, self.alarm, self._leaders_end, self._is_replaced)
+        self.clients = SimulatedClients(
+            loop, plan, self.alarm, self._leaders_end, self._is_replaced, self.leading_epoch
+        )
         self._elected: dict[int, int] = {}
         """By partition: the newest leader epoch in the history."""
         self._looked_ns = 0
@@ -197,6 +201,14 @@ class World:
         """Return the largest high watermark that any leader of the partition has had."""
         second = [host.watched for host in self.second_hosts.values() if host.watched is not None]
         return self.seen.leaders_end([*self.watched(), *second], TOPIC, partition)
+
+    def leading_epoch(self, address: Address, partition: int) -> int:
+        """Return the leader epoch in which the broker at an address leads a partition; UNKNOWN if it does not."""
+        for host in (*self.hosts.values(), *self.second_hosts.values()):
+            if host.name == address[0] and host.watched is not None:
+                replica = host.watched.replicas.get(TOPIC, partition)
+                return UNKNOWN if replica is None or replica.leading is None else replica.leader_epoch
+        return UNKNOWN
 
     def start(self, broker_id: int) -> None:
         """Start the broker of a host, unless its process runs."""
