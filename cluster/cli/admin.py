@@ -113,8 +113,10 @@ def failure_of(error: Exception, target: Target) -> Failure:
     from kafka.errors import KafkaConnectionError, KafkaTimeoutError, NodeNotReadyError, RequestTimedOutError
 
     if isinstance(error, KafkaConnectionError | KafkaTimeoutError | NodeNotReadyError | RequestTimedOutError):
+        is_known = isinstance(error, NodeNotReadyError) and error.args
+        silent = f"broker {error.args[0]} did not answer" if is_known else f"a broker did not answer ({error})"
         return Failure(
-            f"{target.servers} accepts connections, but a broker did not answer ({error})."
+            f"{target.servers} accepts connections, but {silent}."
             " Try again in a few seconds: the failover of a lost broker takes about one second.",
             ExitCode.UNREACHABLE,
         )

@@ -10,11 +10,14 @@ import pytest
 import typer
 from broker_fixture import free_port
 from command import cordwood, in_process
+from kafka.errors import NodeNotReadyError
 from typer.core import TyperGroup
 from typer.testing import CliRunner
 
 from cordwood import __version__
+from cordwood.cluster.cli.admin import failure_of
 from cordwood.cluster.cli.app import app
+from cordwood.cluster.cli.client import Target
 from cordwood.cluster.cli.exits import ExitCode, Failure
 from cordwood.cluster.cli.options import INT64_MAX
 from cordwood.cluster.cli.plan_execution import read_journal
@@ -236,3 +239,9 @@ def test_help_and_serve_do_not_wait_for_heavy_imports() -> None:
     )
     ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60)
     assert ran.stdout.strip() == "[]"
+
+
+def test_a_broker_that_does_not_answer_is_named() -> None:
+    failure = failure_of(NodeNotReadyError(3), Target("localhost:9092"))
+    assert failure.exit_code is ExitCode.UNREACHABLE
+    assert failure.sentence.startswith("localhost:9092 accepts connections, but broker 3 did not answer. Try again")
