@@ -257,16 +257,18 @@ class FollowerConnection:
         catching_up: list[ReplicaStream] = []
         for stream in islice(directory.with_data, most * SEEN_PER_STREAM):
             (in_sync if stream.leader.view.counts_on(self.broker_id) else catching_up).append(stream)
+        are_many = waiting > most * SEEN_PER_STREAM
+        if are_many:
+            # Before some of them get a turn: those come last.
+            _to_the_end(catching_up, directory.with_data)
         if in_sync:
             left -= self._take(in_sync[:most], left, rows, chunks)
         if catching_up and left > 0 and most > len(in_sync):
             left -= self._catch_up(catching_up, most - len(in_sync), left, rows, chunks)
         if left < budget:
             window.sent(budget - left)
-        if waiting > most * SEEN_PER_STREAM:
-            _to_the_end(catching_up, directory.with_data)
-            if left == budget:
-                self.retry_in(LOOK_ON_S)
+        if are_many and left == budget:
+            self.retry_in(LOOK_ON_S)
         # Unless nothing was taken or found empty: then only a report or the end of a throttle changes that.
         if directory.with_data and (left < budget or len(directory.with_data) < waiting) and window.may_send():
             self._soon()
@@ -485,8 +487,7 @@ class FollowerConnection:
 def _to_the_end(streams: list[ReplicaStream], waiting: dict[ReplicaStream, None]) -> None:
     """Let the other waiting streams be looked through before these."""
     for stream in streams:
-        if stream in waiting:
-            waiting[stream] = waiting.pop(stream)
+        waiting[stream] = waiting.pop(stream)
 
 
 def _read_batch(log: Log, offset: int) -> None:

@@ -1,5 +1,6 @@
 """The rest of a large frame between brokers, in steps of the event loop; the connection's next frame waits for it."""
 
+import asyncio
 from collections.abc import Callable
 
 from cordwood.cluster.kafka.connection import Connection
@@ -22,6 +23,10 @@ def handle_rest(steps: Steps[None], connection: Connection, tasks: Tasks, on_mal
 async def _handle(steps: Steps[None], connection: Connection, on_malformed: OnMalformed) -> None:
     try:
         await spread(steps)
+    except asyncio.CancelledError:
+        # The next frames follow what is missing now: in a compacted log nobody would notice the gap.
+        connection.close()
+        raise
     except MalformedFrame as malformed:
         on_malformed(connection, malformed)
     except Exception as error:

@@ -12,7 +12,7 @@ from roles_fixture import stamped
 from virtual_time import run
 
 from cordwood.chaos.sim.values import batch_of
-from cordwood.replication import frames
+from cordwood.replication import follower_connection, frames
 from cordwood.replication.assignment import Assignment
 from cordwood.replication.follower_connection import LOOK_ON_S, SEEN_PER_STREAM, STREAMS_PER_PUSH
 from cordwood.replication.frames import STREAMS_PER_DIRECTORY, FlushReport, FrameKey, PushKind, PushRow
@@ -375,6 +375,25 @@ def test_a_push_looks_through_a_part_of_very_many_streams_and_the_next_one_throu
         assert pushes[0] == list(behind[:STREAMS_PER_PUSH])
         assert pushes[1][:10] == [*in_sync, *behind[seen:]]
         assert sorted(stream for push in pushes for stream in push) == [*behind, *in_sync]
+
+    run(scenario())
+
+
+def test_a_stream_has_its_next_turn_after_all_that_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A push has room for one batch of each of two streams, and is made of the first four."""
+    limits = {"STREAMS_PER_PUSH": 2, "SEEN_PER_STREAM": 2, "SHARE_BYTES": 1, "PUSH_BYTES": 2 * len(batch_of("v"))}
+
+    async def scenario() -> None:
+        leading = Leading()
+        for name, number in limits.items():
+            monkeypatch.setattr(follower_connection, name, number)
+        behind = leading.add(8, in_sync=False)
+        for _ in range(3):
+            for index in behind:
+                leading.broker.partition(index).append(batch_of("v"), NOW_MS)
+        turns = [stream for push in await leading.pushes() for stream in push]
+        assert sorted(turns[: len(behind)]) == list(behind)
+        assert len(turns) > len(behind)
 
     run(scenario())
 

@@ -257,6 +257,14 @@ MUTANTS = (
         "A broker that stops leaves records unflushed that a follower has appended.",
     ),
     Mutant(
+        "frames-follow-one-that-was-given-up",
+        "cluster/kafka/frame_steps.py",
+        "        connection.close()\n        raise\n    except MalformedFrame",
+        "        raise\n    except MalformedFrame",
+        "No frame is handled after one whose rest was given up (rule 2).",
+        "A broker that stops appends batches of a compacted log after a gap, and reports all of it as flushed.",
+    ),
+    Mutant(
         "a-push-has-any-number-of-streams",
         "replication/follower_connection.py",
         "self._take(in_sync[:most], left, rows, chunks)\n",
@@ -284,9 +292,19 @@ MUTANTS = (
         "the-same-streams-are-looked-through",
         "replication/follower_connection.py",
         "            _to_the_end(catching_up, directory.with_data)\n",
-        "",
+        "            pass\n",
         "Each push looks through other streams, if there are too many for one.",
         "Replicas in sync wait behind thousands that catch up.",
+    ),
+    Mutant(
+        "a-stream-has-every-turn",
+        "replication/follower_connection.py",
+        "        if are_many and left == budget:\n",
+        "        again = [stream for stream in catching_up if are_many and stream in directory.with_data]\n"
+        "        _to_the_end(again, directory.with_data)\n"
+        "        if are_many and left == budget:\n",
+        "Of very many streams each has its next turn after the others.",
+        "Of thousands of replicas that catch up the first ones have every turn, and the others none.",
     ),
     Mutant(
         "a-later-retry-delays-an-earlier-one",

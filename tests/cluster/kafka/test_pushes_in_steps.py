@@ -131,3 +131,21 @@ def test_no_step_is_made_after_the_broker_has_closed_its_connections() -> None:
         assert len(follower.seen) < STEPS
 
     run(story)
+
+
+def test_no_frame_is_handled_after_one_whose_steps_were_given_up() -> None:
+    """Its batches would be appended after the ones that are missing: in a compacted log a gap is no error."""
+
+    async def story() -> None:
+        follower = Follower()
+        connection = await follower.dial()
+        follower.leaders[0].transport.write(push(1) + push(2))
+        await follower.has_begun.wait()
+        await asyncio.sleep(0)
+        await follower.peers.close()
+        await asyncio.sleep(1)
+        assert 1 < len(follower.seen) < STEPS, "the task had begun"
+        assert set(follower.seen) == {push(1)[4:]}
+        assert not connection.is_open
+
+    run(story)
