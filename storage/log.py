@@ -284,7 +284,7 @@ class Log:
         self.log_start, self.flushed_start = min(self.log_start, end), min(self.flushed_start, end)
         self.producers.truncate_end(end, again)
         self.recovery_point, self.clean_end = min(self.recovery_point, end), min(self.clean_end, end)
-        self.listed_end = min(self.listed_end, end)
+        self.listed_end = min(self.listed_end, end, segment.base_offset)
         while self.segments and self.segments[-1].base_offset >= end:
             self._remove(self.segments[-1])
             self.segments.pop()

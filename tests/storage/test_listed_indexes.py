@@ -92,6 +92,14 @@ def test_segments_that_replace_truncated_ones_are_listed_with_their_index(log: L
         assert log.disk.content(log.path(base, "index")) != b"", base
 
 
+def test_a_listed_segment_that_was_truncated_is_listed_anew_with_its_index(log: LogFixture) -> None:
+    closed(log).truncate(log.bases[1] + 3).append("x" * 990).flush()
+    assert log.bases[-2] < log.bases[-1] == log.end - 1, "it is closed where it was truncated"
+    assert log.log.has_unlisted_segments
+    log.checkpoint().power_cut(keep=0.0)
+    assert log.disk.content(log.path(log.bases[1], "index")) != b""
+
+
 def test_an_index_that_is_rewritten_is_on_disk(log: LogFixture) -> None:
     closed(log)
     first = log.log.segments[0]

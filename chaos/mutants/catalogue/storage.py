@@ -401,10 +401,19 @@ MUTANTS = (
     Mutant(
         "a-truncated-manifest-still-lists",
         "storage/log.py",
-        "        self.listed_end = min(self.listed_end, end)\n",
+        "        self.listed_end = min(self.listed_end, end, segment.base_offset)\n",
         "",
         "Segments that replace truncated ones are listed as new ones (disk rule 10).",
         "A closed segment waits ten seconds for a manifest, and its index is not on disk then.",
+        Scenario.LOGS,
+    ),
+    Mutant(
+        "a-truncated-segment-stays-listed",
+        "storage/log.py",
+        "min(self.listed_end, end, segment.base_offset)",
+        "min(self.listed_end, end)",
+        "A listed segment that was truncated is listed anew (disk rule 10).",
+        "A segment that is closed where it was truncated waits ten seconds for a manifest, without its index on disk.",
         Scenario.LOGS,
     ),
     Mutant(
