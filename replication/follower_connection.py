@@ -324,7 +324,10 @@ class FollowerConnection:
             self._end(stream, error)
 
     def _begin_stream(self, stream: ReplicaStream, leader: LeaderRole, row: FollowRequest) -> None:
-        """Compare the logs; begin the stream if the follower's log is a part of this one. Raises ImpossibleReport."""
+        """Compare the logs; begin the stream if the follower's log is a part of this one.
+
+        Raises ImpossibleReport, and DamagedLog if this log has lost the batches from which on the other one differs.
+        """
         log = leader.log
         if not 0 <= row.flushed_end <= row.log_end:
             raise ImpossibleReport(f"a flushed end of {row.flushed_end}, but the log ends at {row.log_end}")
@@ -344,6 +347,12 @@ class FollowerConnection:
         if difference is not None:
             # Epochs older than all of this log end at its log start offset, which may be within a batch.
             epoch, end = (NO_EPOCH, start) if difference == (NO_EPOCH, log.log_start) else difference
+            try:
+                _must_be_readable(log, end)
+            except NotInMemory:
+                self._refuse(row.stream)
+                self._tasks.spawn(self._verify(stream, end))
+                return
             self._answers.append(PushRow(row.stream, PushKind.DIFFERS, epoch, end))
             return
         for old in [other for other in leader.streams if other.connection is self]:
@@ -488,6 +497,15 @@ def _to_the_end(streams: list[ReplicaStream], waiting: dict[ReplicaStream, None]
     """Let the other waiting streams be looked through before these."""
     for stream in streams:
         waiting[stream] = waiting.pop(stream)
+
+
+def _must_be_readable(log: Log, offset: int) -> None:
+    """Raise DamagedLog unless the batch at `offset`, with which an epoch begins, is there; NotInMemory if unknown.
+
+    In a range that is lost the epoch may begin later: the follower may have the only copies of the records before it.
+    """
+    if log.local_start <= offset < log.log_end:
+        log.slice(offset, 1, log.log_end, wait=False)
 
 
 def _read_batch(log: Log, offset: int) -> None:

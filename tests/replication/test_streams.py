@@ -5,13 +5,14 @@ import errno
 from itertools import pairwise
 
 from peer_fixture import FOLLOWER, FollowerFixture, LeaderFixture
-from replica_fixture import NOW_MS, TOPIC_ID, housekeeping_of
+from replica_fixture import ME, NOW_MS, TOPIC_ID, housekeeping_of
 from roles_fixture import stamped
 from virtual_time import run
 
 from cordwood.chaos.sim.faults import DiskFaults, os_error
 from cordwood.chaos.sim.values import batch_of
 from cordwood.replication import frames
+from cordwood.replication.assignment import Assignment
 from cordwood.replication.follower_connection import BEGUN_PER_STEP, PUSH_BYTES
 from cordwood.replication.frames import FlushReport, FollowRequest, PushKind, PushRow, Start
 from cordwood.replication.leader_connection import ANSWER_S, ASK_AGAIN_MAX_S, ASKED_PER_FRAME
@@ -43,6 +44,27 @@ def test_a_segment_that_cannot_be_read_stops_no_other_partition() -> None:
         assert {row.stream for row in rows if row.kind == PushKind.DATA and row.size} == {0, 2}
         # The leader refuses an unknown partition and one that it cannot read, so that the follower asks again.
         assert {row.stream for row in rows if row.kind == PushKind.REFUSED} == {1, 7}
+
+    run(scenario())
+
+
+def test_a_follower_truncates_once_the_leader_has_read_the_batch_that_begins_the_next_epoch() -> None:
+    async def scenario() -> None:
+        broker = LeaderFixture()
+        partition = broker.lead(0, in_sync=False)
+        fill(partition, "a", "b")
+        partition.assigned(Assignment(ME, 2, 2, (ME, FOLLOWER), frozenset({ME}), 1))
+        fill(partition, "c")
+        await broker.turn()
+        broker.syncer.let_go()
+        await broker.turn()
+        broker.disk.cool()
+        answers = []
+        for _ in range(2):
+            broker.send(frames.encode_follow([FollowRequest(0, TOPIC_ID, 0, 2, 3, 1, 3)]))
+            await asyncio.sleep(0.1)
+            answers += broker.rows()
+        assert answers == [PushRow(0, PushKind.REFUSED, 0, 0), PushRow(0, PushKind.DIFFERS, 1, 2)]
 
     run(scenario())
 

@@ -381,6 +381,22 @@ MUTANTS = (
         Scenario.LOGS,
     ),
     Mutant(
+        "followers-truncate-what-is-lost",
+        "replication/follower_connection.py",
+        "                _must_be_readable(log, end)\n",
+        "                pass\n",
+        "A leader lets no follower truncate to where it has lost its own records (rule 8).",
+        "A follower that has a part of what its leader has lost removes the only copies.",
+    ),
+    Mutant(
+        "cold-epochs-are-never-read",
+        "replication/follower_connection.py",
+        "                self._tasks.spawn(self._verify(stream, end))\n",
+        "",
+        "The batch that begins an epoch is read from the disk if it is not in memory (rule 11).",
+        "A follower whose log differs is refused for ever.",
+    ),
+    Mutant(
         "refetched-ranges-teach-no-epochs",
         "storage/segment_rebuild.py",
         "            log.epochs.correct(missing.start, missing.end, found)\n",

@@ -309,6 +309,33 @@ def test_what_the_only_one_in_sync_has_lost_comes_from_a_replica_that_was_away(*
     run_scenario(story, brokers=2, min_isr=1)
 
 
+def test_no_replica_truncates_what_the_only_one_in_sync_has_lost() -> None:
+    """Where the next leader epoch began within the lost records is not known: nothing says that they are others."""
+
+    async def story(cluster: ReplicaCluster) -> None:
+        for value in VALUES[:4]:
+            await cluster.produce(value)
+        await cluster.settled()
+        broker, other = cluster.leader(), a_follower(cluster)
+        await cluster.kill(other)
+        await cluster.until(lambda: cluster.isr() == {broker}, "one is left")
+        await cluster.produce(VALUES[4])
+        await cluster.kill(broker)
+        cluster.start(broker)
+        await cluster.until(lambda: cluster.leader() == broker, "it leads in the next epoch")
+        await cluster.produce(VALUES[5])
+        await cluster.kill(broker)
+        [path], disk = files(cluster, broker, ".log"), cluster.disks[broker]
+        disk.shorten(path, len(disk.content(path).rstrip(b"\0")) // 6 * 2)
+        cluster.start(broker)
+        await cluster.until(lambda: cluster.leader() == broker, "it leads with its loss")
+        cluster.start(other)
+        await asyncio.sleep(REPAIRED_S)
+        assert cluster.values(other) == VALUES[:4]
+
+    run_scenario(story, brokers=2, min_isr=1)
+
+
 @pytest.mark.parametrize("seed", range(8))
 def test_bytes_flipped_anywhere_on_one_broker_are_made_good_under_load(seed: int) -> None:
     async def story(cluster: ReplicaCluster) -> None:
