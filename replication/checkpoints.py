@@ -130,9 +130,16 @@ class Checkpoints:
                         await self.write(partition)
                     self._dirty_since.pop(partition, None)
                     written += 1
-            # Every sync of another file delays concurrent group commits: one per second would show in their p99.
-            if written or directory.has_unsynced_marks:
-                directory.has_unsynced_marks = False
-                await directory.run_blocking(directory.flushed_offsets.file.sync)
+                    directory.has_unsynced_marks = True
         except (OSError, StorageError) as error:
             directory.report_not_done("checkpoint", error)
+        # Every sync of another file delays concurrent group commits: one per second would show in their p99.
+        if directory.has_unsynced_marks and not directory.is_offline:
+            await self._sync_marks(directory)
+
+    async def _sync_marks(self, directory: LogDirectory) -> None:
+        directory.has_unsynced_marks = False
+        try:
+            await directory.run_blocking(directory.flushed_offsets.file.sync)
+        except (OSError, StorageError) as error:
+            directory.report_not_done("flush marks", error)

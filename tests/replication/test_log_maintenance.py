@@ -129,6 +129,29 @@ def test_the_marks_of_many_damaged_logs_are_synced_once_and_not_as_they_are_open
     tell(story)
 
 
+def test_marks_are_synced_although_no_checkpoint_can_be_written() -> None:
+    async def story(broker: ReplicaFixture) -> None:
+        broker.produce("a")
+        for value in "abcdef":
+            broker.produce(value, index=1)
+        await broker.turn()
+        broker.syncer.let_go()
+        first = broker.partition().log.segments[0]
+        broker.disk.zero(first.path, 0, first.size)
+        broker.restart()
+        assert broker.partition(0).log.damage
+        assert not broker.partition(1).log.damage
+        marks = broker.directories[0].flushed_offsets.file.path
+        synced: list[str] = []
+        broker.disk.on_sync = synced.append
+        broker.disk.capacity_bytes = 0
+        await kept_for_a_while(broker)
+        assert broker.partition(1).log.has_unlisted_segments, "there is no room"
+        assert synced.count(marks) == 1
+
+    tell(story, LogConfig(segment_bytes=200))
+
+
 def test_what_a_failed_replica_has_in_memory_is_never_checkpointed() -> None:
     """It may be wrong. This includes a group commit under way, retention, and the end of the broker."""
 

@@ -51,8 +51,8 @@ MUTANTS = (
     Mutant(
         "marks-are-never-synced",
         "replication/checkpoints.py",
-        "                await directory.run_blocking(directory.flushed_offsets.file.sync)\n",
-        "                pass\n",
+        "            await directory.run_blocking(directory.flushed_offsets.file.sync)\n",
+        "            pass\n",
         "The flush marks are synced with the checkpoints.",
         "After a power cut, lost records are not noticed.",
         Scenario.REPLICAS,
@@ -139,6 +139,14 @@ MUTANTS = (
         "The flush mark of a damaged log, which gets no checkpoint, is on disk (disk rule 10).",
         "After a power cut, damage that a start has reported counts as a torn tail: all later records are removed.",
         Scenario.BROKERS,
+    ),
+    Mutant(
+        "marks-wait-for-checkpoints",
+        "replication/checkpoints.py",
+        '            directory.report_not_done("checkpoint", error)\n        # Every',
+        '            directory.report_not_done("checkpoint", error)\n            return\n        # Every',
+        "Flush marks are synced although a checkpoint cannot be written (disk rule 10).",
+        "On a full disk, damage that a start has reported counts as a torn tail after a power cut.",
     ),
     Mutant(
         "offline-replicas-are-checkpointed",
