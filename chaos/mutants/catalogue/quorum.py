@@ -481,6 +481,15 @@ MUTANTS = (
         Scenario.QUORUM,
     ),
     Mutant(
+        "leaders-stand-on-former-pre-votes",
+        "cluster/metadata/raft/node.py",
+        "        self.stand_no_more()\n        receivers",
+        "        receivers",
+        "A node that is elected does not stand on the pre-votes that it asked for before.",
+        "A leader knows no leader, and takes no proposal until another voter is elected.",
+        Scenario.QUORUM,
+    ),
+    Mutant(
         "voters-wait-for-a-leader-that-has-resigned",
         "cluster/metadata/raft/election.py",
         '            self._leader_heard_at_s = float("-inf")\n            if message',

@@ -91,7 +91,7 @@ class Elector(Library):
         self.doTick(0.0)
 
     def stand_no_more(self) -> None:
-        """Cancel a pre-vote: there is a leader, and pre-votes granted before may no longer hold."""
+        """Cancel a pre-vote: there is a leader, perhaps this node, and pre-votes granted before may no longer hold."""
         self._willing = set()
         self._shall_stand = False
 

@@ -143,6 +143,8 @@ class RaftNode(Follower):
                 self._host.send(other, Resign(self.term, successor))
 
     def became_leader(self) -> None:
+        # A candidate that waits long for votes asks for pre-votes again.
+        self.stand_no_more()
         receivers = {*self.others, *self._connected}
         self._progress = {receiver: Progress(next_index=self.log.end) for receiver in sorted(receivers)}
         self._progress_term = self.term

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 from pysyncobj import syncobj
+from quorum_fixture import ONE
 from raft_node_fixture import FIVE, FOUR, THREE, TWO, NodeFixture, entry, node_in_no_time
 
 from cordwood.chaos.sim.faults import Died
@@ -415,6 +416,18 @@ def test_pre_votes_count_for_one_attempt_and_not_under_a_leader(raft_of_five: No
     raft.receive(FOUR, Append(0, 0, 0, 0))
     raft.receive(THREE, PreVote(0, raft.last(PreVoteRequest).nonce, True))
     assert raft.tick().node.term == 0, "there is a leader"
+
+
+@pytest.mark.parametrize("is_elected_first", [True, False])
+def test_a_leader_does_not_stand_on_pre_votes_that_it_asked_for_as_a_candidate(
+    raft: NodeFixture, *, is_elected_first: bool
+) -> None:
+    raft.asked_to_be_elected().tick(2.0)
+    messages = [(TWO, Vote(1)), (THREE, PreVote(1, raft.last(PreVoteRequest).nonce, True))]
+    for sender, message in messages if is_elected_first else reversed(messages):
+        raft.receive(sender, message)
+    assert raft.tick().node.is_leader
+    assert (raft.node.leader, raft.node.term) == (ONE, 1)
 
 
 def test_an_image_that_is_not_confirmed_is_sent_again(raft: NodeFixture) -> None:
