@@ -170,8 +170,7 @@ def check_spelling(given: Iterable[str], others: Iterable[str]) -> None:
     """
     known = {*KEYS, *REFUSED, *(spelling for more in KEYS.values() for spelling in more), *others}
     for key in given:
-        meant = get_close_matches(key, known - {key}, n=1, cutoff=MISSPELT)
-        if key not in known and meant:
+        if key not in known and (meant := get_close_matches(key, known, n=1, cutoff=MISSPELT)):
             raise WrongSetting(f"there is no {key}: did you mean {meant[0]}?")
 
 

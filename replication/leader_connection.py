@@ -62,6 +62,7 @@ ROW_COST = 32
 BYTES_PER_COST = 4 << 10
 """Bytes that take as long to be checked and written as a batch takes besides them."""
 PART_BYTES = STEP_COST * BYTES_PER_COST // 2
+"""Bytes of a row that are appended together: half of a step's cost."""
 ROWS_PER_PART = 256
 """Rows that are decoded together, and partitions of one push that share a group commit."""
 

@@ -76,7 +76,7 @@ class LogDirectory:
         self.uncheckpointed: dict[Partition, None] = {}
         """Replicas that have been flushed since their last checkpoint."""
         self.has_unsynced_marks = False
-        """Whether flushed ends have to be synced that no checkpoint of their logs brings to the disk."""
+        """Whether flush marks have to be synced: of logs that were checkpointed, or that have lost records."""
         self._discarded: list[str] = []
         self._discard_count = 0
         self.free_bytes_at_refusal: int | None = None

@@ -100,8 +100,8 @@ def state_as_of(log: "Log", end: int, epochs: bytes | None) -> LogState:
     producers, sealed, active = log.producers.snapshot(end), _sealed(log, end), _active(log, end)
     starts = log.local_start, log.clean_end
     new = tuple([segment.index_path for segment in log.segments[:-1] if log.listed_end < segment.end_offset <= end])
-    state = LogState(log.log_start, end, producers, epochs, sealed, active, rows, *starts, log.replaced.must_sync_names)
-    return state._replace(new_indexes=new)
+    must_sync = log.replaced.must_sync_names
+    return LogState(log.log_start, end, producers, epochs, sealed, active, rows, *starts, must_sync, new)
 
 
 def state_after_truncation(log: "Log", end: int, again: Producers | None) -> LogState:
@@ -200,7 +200,8 @@ def _sync_names(disk: Disk, directory: str, state: LogState) -> None:
 def _sync_indexes(disk: Disk, state: LogState) -> None:
     """Sync the indexes of segments that no manifest lists yet.
 
-    Nothing else vouches for the offsets of a compacted segment, and a restart reads no listed segment.
+    Nothing else vouches for the offsets of a compacted segment, and a restart reads no listed segment. An index that is
+    not there has been deleted or replaced with its segment.
     """
     for path in state.new_indexes:
         with suppress(FileNotFoundError), closing(disk.open(path)) as file:

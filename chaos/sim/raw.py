@@ -1,13 +1,12 @@
 """Raw reads of a replica's batches from its simulated disk and from the archive, without effect on the broker."""
 
 import functools
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from cordwood.archive.layout import segment_names
 from cordwood.archive.manifest import PartitionArchive
 from cordwood.chaos.sim.disk import SimulatedDisk
-from cordwood.chaos.sim.pages import Pages
 from cordwood.cluster.metadata.image import Image
 from cordwood.replication.partition import Partition
 from cordwood.storage.batch import LENGTH_PREFIX_BYTES, BatchHeader, check, peek
@@ -21,6 +20,9 @@ BATCHES_KEPT = 1024
 """Batches whose check is kept."""
 SEGMENTS_KEPT = 256
 """Sealed segments whose batches are kept."""
+
+Read = Callable[[int, int], bytes]
+"""Returns this many bytes at a position."""
 
 
 @dataclass(slots=True)
@@ -56,7 +58,11 @@ def batches_with_headers(
             cursor.segment, cursor.position = segment.path, 0
         pages = disk.pages(segment.path)
         is_whole = segment.is_sealed and not cursor.position
-        rows = _sealed(pages.seen.read(segment.size, 0)) if is_whole else _from(pages, cursor, segment.size)
+        rows = (
+            _sealed(pages.seen.read(segment.size, 0))
+            if is_whole
+            else _one_by_one(pages.seen.read, cursor.position, segment.size)
+        )
         for header, batch in rows:
             if pages.is_corrupt(cursor.position, cursor.position + len(batch)):
                 raise CorruptBatch(f"a flipped bit at {cursor.position} or soon after it")
@@ -69,37 +75,31 @@ def batches_with_headers(
             cursor.position += len(batch)
 
 
-def _from(pages: Pages, cursor: Cursor, size: int) -> Iterator[tuple[BatchHeader, bytes]]:
-    """Yield the batch at the position of the cursor, which the caller advances, up to `size` bytes of a file."""
-    read = pages.seen.read
-    while cursor.position < size:
-        length = int.from_bytes(read(LENGTH_BYTES, cursor.position + LENGTH_AT), "big")
-        batch = read(LENGTH_PREFIX_BYTES + length, cursor.position)
-        yield _checked(batch), batch
-
-
 def _sealed(content: bytes) -> Iterable[tuple[BatchHeader, bytes]]:
     """Return the batches of a sealed segment; up to the first one that is invalid, which then raises CorruptBatch."""
     try:
         return _whole(content)
     except CorruptBatch:
-        return _one_by_one(content)
+        return _one_by_one(_reader(content), 0, len(content))
 
 
 @functools.lru_cache(SEGMENTS_KEPT)
 def _whole(content: bytes) -> list[tuple[BatchHeader, bytes]]:
     """Return the batches of a segment. They are kept: after each round of its cleaner a log is read again."""
-    return list(_one_by_one(content))
+    return list(_one_by_one(_reader(content), 0, len(content)))
 
 
-def _one_by_one(content: bytes) -> Iterator[tuple[BatchHeader, bytes]]:
-    """Yield batches. Raises CorruptBatch at one that is invalid."""
-    position = 0
-    while position < len(content):
-        length = int.from_bytes(content[position + LENGTH_AT : position + LENGTH_PREFIX_BYTES], "big")
-        batch = content[position : position + LENGTH_PREFIX_BYTES + length]
+def _one_by_one(read: Read, position: int, end: int) -> Iterator[tuple[BatchHeader, bytes]]:
+    """Yield the batches between two positions of a file. Raises CorruptBatch at one that is invalid."""
+    while position < end:
+        length = int.from_bytes(read(LENGTH_BYTES, position + LENGTH_AT), "big")
+        batch = read(LENGTH_PREFIX_BYTES + length, position)
         yield _checked(batch), batch
         position += len(batch)
+
+
+def _reader(content: bytes) -> Read:
+    return lambda size, position: content[position : position + size]
 
 
 @functools.lru_cache(BATCHES_KEPT)

@@ -30,7 +30,6 @@ DEFAULT_PORT = 9092
 CONNECT_TIMEOUT_S = 5.0
 PROBE_TIMEOUT_S = 2.0
 ANSWER_TIMEOUT_S = 20.0
-TOPIC_NAMES = "a topic's name is 1 to 249 of a-z, A-Z, 0-9, '.', '_' and '-', and not '.' or '..'"
 
 T = TypeVar("T")
 
@@ -249,6 +248,8 @@ def failure_of(error: "KafkaError", target: Target) -> Failure:
     """Return the failure for an error of confluent-kafka."""
     from confluent_kafka import KafkaError
 
+    from cordwood.cluster.proposals.topics import NAME_RULE
+
     unreachable = {
         KafkaError._TRANSPORT,
         KafkaError._TIMED_OUT,
@@ -263,7 +264,7 @@ def failure_of(error: "KafkaError", target: Target) -> Failure:
             " from this machine.",
             ExitCode.UNREACHABLE,
         )
-    rule = f": {TOPIC_NAMES}" if error.code() == KafkaError.TOPIC_EXCEPTION else ""
+    rule = f": a topic's name is {NAME_RULE}" if error.code() == KafkaError.TOPIC_EXCEPTION else ""
     return Failure(f"the broker refused: {error.str().removeprefix('Broker: ')} ({error.name()}){rule}.")
 
 

@@ -67,7 +67,7 @@ def is_cordoned(broker: BrokerInfo, cordons: Mapping[int, frozenset[str]]) -> bo
     cordoned, directories = cordons.get(broker.broker_id, frozenset()), broker.log_directories
     if ALL_DIRECTORIES in cordoned:
         return True
-    return bool(directories) and all(directory.path in cordoned for directory in directories or ())
+    return bool(directories and all(directory.path in cordoned for directory in directories))
 
 
 def _broker(broker: BrokerInfo, cordons: Mapping[int, frozenset[str]]) -> BrokerLoad:

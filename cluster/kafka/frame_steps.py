@@ -24,7 +24,7 @@ async def _handle(steps: Steps[None], connection: Connection, on_malformed: OnMa
     try:
         await spread(steps)
     except asyncio.CancelledError:
-        # The next frames follow what is missing now: in a compacted log nobody would notice the gap.
+        # The next frames follow what is missing now: a compacted log accepts the gap.
         connection.close()
         raise
     except MalformedFrame as malformed:

@@ -34,6 +34,8 @@ DEFAULT = -1
 """A partition count or replication factor that stands for the broker's default."""
 
 _NAME = re.compile(r"[A-Za-z0-9._-]{1,249}")
+NAME_RULE = "1 to 249 of a-z, A-Z, 0-9, '.', '_' and '-', and not '.' or '..'"
+"""What a topic's name has to be, for messages."""
 
 
 def check_name(name: str) -> None:
@@ -42,7 +44,7 @@ def check_name(name: str) -> None:
     `a.b` and `a_b` may both exist: they collide only in names of metrics.
     """
     if name in (".", "..") or not _NAME.fullmatch(name):
-        message = "Topic name is invalid: it must be 1 to 249 of a-z, A-Z, 0-9, '.', '_' and '-', and not '.' or '..'."
+        message = f"Topic name is invalid: it must be {NAME_RULE}."
         raise Refused(ErrorCode.invalid_topic_exception, message)
 
 

@@ -209,7 +209,7 @@ MUTANTS = (
         "The high watermarks of thousands of partitions hold their follower's event loop.",
     ),
     Mutant(
-        "a-push-outlives-its-connection",
+        "a-push-goes-on-after-its-connection",
         "replication/leader_connection.py",
         "                            if self._channel is not channel:\n",
         "                            if False:\n",

@@ -5,7 +5,7 @@ from pathlib import Path
 
 CLUSTER_FILE = "cluster.json"
 DEFAULT_DIRECTORY = Path("cordwood-cluster")
-"""Where `cordwood up` makes a cluster unless it is told otherwise."""
+"""The default of --data-dir of `cordwood up`."""
 
 
 def addresses() -> list[str]:

@@ -32,15 +32,21 @@ async def with_offsets(kind: str) -> CoordinatorFixture:
     return groups
 
 
+async def partly_deleted(kind: str, batches: int) -> CoordinatorFixture:
+    """Return the coordinator of `with_offsets` after a deletion of the group failed after `batches` of its batches."""
+    groups = await with_offsets(kind)
+    groups.topic.accepts = batches
+    with pytest.raises(Refused):
+        await groups.coordinator.delete_group(GROUP)
+    groups.topic.accepts = None
+    return groups
+
+
 @pytest.mark.parametrize("kind", ["simple", "classic", "consumer"])
 @pytest.mark.parametrize("batches", [0, 1, 2])
 def test_a_partly_deleted_group_has_what_the_log_has(kind: str, batches: int) -> None:
     async def story() -> None:
-        groups = await with_offsets(kind)
-        groups.topic.accepts = batches
-        with pytest.raises(Refused):
-            await groups.coordinator.delete_group(GROUP)
-        groups.topic.accepts = None
+        groups = await partly_deleted(kind, batches)
         left = groups.offsets()
         assert len(left) == COUNT - batches * GROUP_RECORDS_PER_BATCH_MAX
         assert groups.coordinator.group(GROUP) is not None
@@ -56,11 +62,7 @@ def test_a_partly_deleted_group_has_what_the_log_has(kind: str, batches: int) ->
 @pytest.mark.parametrize("is_failed_over", [False, True])
 def test_a_deletion_that_is_repeated_completes(kind: str, batches: int, is_failed_over: bool) -> None:
     async def story() -> None:
-        groups = await with_offsets(kind)
-        groups.topic.accepts = batches
-        with pytest.raises(Refused):
-            await groups.coordinator.delete_group(GROUP)
-        groups.topic.accepts = None
+        groups = await partly_deleted(kind, batches)
         if is_failed_over:
             await groups.restart()
         await groups.coordinator.delete_group(GROUP)
@@ -74,11 +76,7 @@ def test_a_deletion_that_is_repeated_completes(kind: str, batches: int, is_faile
 @pytest.mark.parametrize("kind", ["classic", "consumer"])
 def test_who_joins_a_partly_deleted_group_is_restored(kind: str) -> None:
     async def story() -> None:
-        groups = await with_offsets(kind)
-        groups.topic.accepts = 1
-        with pytest.raises(Refused):
-            await groups.coordinator.delete_group(GROUP)
-        groups.topic.accepts = None
+        groups = await partly_deleted(kind, 1)
         if kind == "classic":
             await groups.stabilize("ben")
         else:
