@@ -80,6 +80,7 @@ chaos-live: $(READY) ## Kill, pause, cut off and damage real brokers, as often a
 	for fault in 'kill --rounds 300' 'kill --rounds 100 --kinds leader --brokers 5' 'pause --rounds 100' 'partition --rounds 50' \
 	  'coordinator-kill --rounds 100' 'power-cut --rounds 100' 'bit-flip --rounds 100' 'wipe --rounds 1' 'rolling-restart --rounds 10'; do \
 	  echo "$$fault" && $(BIN)/cordwood chaos run --fault $$fault --report build/chaos-fault.html || exit 1; done
+	$(BIN)/python -m cordwood.chaos.live.replacements --rounds 300
 	$(BIN)/python -m cordwood.chaos.live.thousand_partitions
 
 chaos-hundredth: $(READY) ## Inject a hundredth of the faults that a release must survive, in an hour and a half (root for all faults)

@@ -7,7 +7,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Self
 
@@ -40,10 +40,12 @@ class BrokerProcess:
         host: str = "127.0.0.1",
         inside: Sequence[str] = (),
         options: Sequence[str] = (),
+        controller_port: int | None = None,
     ) -> None:
-        """`options` are further options of `cordwood serve`."""
+        """`options` are further options of `cordwood serve`. With `controller_port` the broker may become a voter."""
         self.data = data
         self.host, self.port = host, free_port()
+        self._controller_port = controller_port
         self.output_path = data.with_name(f"{data.name}.broker.log")
         self._settings = settings or {}
         self._inside, self._options = inside, options
@@ -96,7 +98,7 @@ class BrokerProcess:
         # Outside any repository, so that only the installed package is found.
         with self.output_path.open("ab") as output:
             self._process = subprocess.Popen(
-                self._command(), stdin=subprocess.DEVNULL, stdout=output, stderr=output, cwd=self.output_path.parent
+                self.command(), stdin=subprocess.DEVNULL, stdout=output, stderr=output, cwd=self.output_path.parent
             )
 
     def wait(self) -> None:
@@ -121,6 +123,11 @@ class BrokerProcess:
         """Send SIGCONT."""
         os.kill(self.pid, signal.SIGCONT)
 
+    def reconfigure(self, settings: Mapping[str, str | None]) -> None:
+        """Change settings from the next start on. None removes one."""
+        changed = {**self._settings, **settings}
+        self._settings = {key: value for key, value in changed.items() if value is not None}
+
     def output(self) -> str:
         """Return all output, over restarts."""
         return self.output_path.read_text(errors="replace")
@@ -130,8 +137,12 @@ class BrokerProcess:
         code = None if self._process is None else self._process.poll()
         return "\n".join([*self.output().splitlines()[-20:], *([] if code is None else [f"exit code {code}"])])
 
-    def _command(self) -> list[str]:
-        settings = {"listeners": f"PLAINTEXT://{self.address}", "log.dirs": str(self.data), **self._settings}
+    def command(self) -> list[str]:
+        """Return the command that starts the broker."""
+        listeners = f"PLAINTEXT://{self.address}"
+        if self._controller_port is not None:
+            listeners += f",CONTROLLER://{self.host}:{self._controller_port}"
+        settings = {"listeners": listeners, "log.dirs": str(self.data), **self._settings}
         command = [*self._inside, sys.executable, "-m", "cordwood.cluster.cli", "serve"]
         for key, value in settings.items():
             command += ["--set", f"{key}={value}"]
