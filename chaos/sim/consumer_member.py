@@ -145,8 +145,8 @@ class _ConsumerLife:
         self._of.member_id = str(UUID(int=self._rng.getrandbits(128)))
         self._is_full = True
         """Whether the next heartbeat has all that the member is: the coordinator may not know it."""
-        self._named: frozenset[int] = frozenset()
-        """The partitions that the coordinator knows to be the member's."""
+        self._reported: tuple[Any, ...] = ()
+        """The partitions of all topics that the coordinator knows to be the member's."""
         self._others: tuple[Any, ...] = ()
         """Partitions of other topics, which are only kept."""
         self._beat_at_s = self._commit_at_s = 0.0
@@ -193,7 +193,8 @@ class _ConsumerLife:
         """Send a heartbeat. Return the assignment in its answer, if it has one. Raises OSError, MembershipLost."""
         of, client = self._of, self._client
         named = frozenset(of.owned)
-        request = self._request(named)
+        partitions = self._partitions(named)
+        request = self._request(partitions)
         # If no answer comes, the coordinator may or may not know what this request says.
         self._is_full = True
         if self._rng.random() < self._plan.lost_share:
@@ -203,7 +204,7 @@ class _ConsumerLife:
         self._beat_at_s = client.loop.time() + BEAT_S
         code = answer.error_code
         if code is ErrorCode.none:
-            self._is_full, self._named = False, named
+            self._is_full, self._reported = False, partitions
             of.got_epoch(int(answer.member_epoch), invoked_ns)
             of.confirmed(named, invoked_ns)
             return answer.assignment
@@ -222,7 +223,7 @@ class _ConsumerLife:
             of.alarm("refused-heartbeat", f"{client.name} got {code!r} in epoch {of.epoch}: {answer.error_message}")
         raise MembershipLost(code.name)
 
-    def _request(self, named: frozenset[int]) -> Any:
+    def _request(self, partitions: tuple[Any, ...]) -> Any:
         plan, of = self._plan, self._of
         is_full = self._is_full or of.epoch == 0
         fields: dict[str, Any] = {}
@@ -235,14 +236,14 @@ class _ConsumerLife:
                 "subscribed_topic_regex": plan.pattern,
                 "server_assignor": plan.assignor,
             }
-        is_sent = is_full or named != self._named
+        is_sent = is_full or partitions != self._reported
         return message(
             ApiKey.CONSUMER_GROUP_HEARTBEAT,
             VERSION,
             group_id=of.group,
             member_id=of.member_id,
             member_epoch=of.epoch,
-            topic_partitions=self._partitions(named) if is_sent else None,
+            topic_partitions=partitions if is_sent else None,
             **fields,
         )
 
