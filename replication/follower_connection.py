@@ -34,7 +34,7 @@ from cordwood.replication.tasks import Tasks
 from cordwood.replication.throttle import Charge, ReplicationThrottle, wait_s
 from cordwood.replication.token_bucket import TokenBucket
 from cordwood.replication.waiters import EndOfTickScheduler
-from cordwood.replication.windows import ImpossibleCredit, PushWindow
+from cordwood.replication.windows import PUSH_BYTES, ImpossibleCredit, PushWindow
 from cordwood.storage.errors import DamagedLog, NotInMemory, OffsetOutOfRange, StorageError
 from cordwood.storage.log import Log
 from cordwood.storage.types import NO_EPOCH
@@ -43,11 +43,10 @@ if TYPE_CHECKING:
     from cordwood.replication.partition import Partition
     from cordwood.replication.replicas import Replicas
 
-PUSH_BYTES = 1 << 20
 SHARE_BYTES = 64 << 10
 """Smallest share of a stream in a push while other streams wait: smaller reads would cost more than they share."""
 STREAMS_PER_PUSH = 128
-"""Streams of a push, whose batches are collected in one step of the event loop: some 3 ms."""
+"""Streams of a push or a part, whose batches are collected in one step of the event loop: some 3 ms."""
 SEEN_PER_STREAM = 16
 """Waiting streams that are looked through for each stream of a push: those of replicas in sync come first."""
 LOOK_ON_S = 0.01
@@ -250,9 +249,13 @@ class FollowerConnection:
             self._channel.push([encode_push(rows, size), *chunks])
 
     def _fill(self, directory: FollowerDirectory, most: int, rows: list[PushRow], chunks: list[Chunk]) -> int:
-        """Collect the next push to one log directory, of `most` streams, in-sync replicas first. Return its bytes."""
+        """Collect the next push to one log directory, of `most` streams, in-sync replicas first. Return its bytes.
+
+        If more in-sync replicas wait, it is a part of the push, and the next iteration of the event loop sends the next
+        one: a write to thousands of partitions does not take a round trip for each `most` of them.
+        """
         window, waiting = directory.window, len(directory.with_data)
-        budget = left = min(PUSH_BYTES, window.credit)
+        budget = left = min(window.push_bytes, window.credit)
         in_sync: list[ReplicaStream] = []
         catching_up: list[ReplicaStream] = []
         for stream in islice(directory.with_data, most * SEEN_PER_STREAM):
@@ -266,7 +269,7 @@ class FollowerConnection:
         if catching_up and left > 0 and most > len(in_sync):
             left -= self._catch_up(catching_up, most - len(in_sync), left, rows, chunks)
         if left < budget:
-            window.sent(budget - left)
+            window.sent(budget - left, is_cut=waiting > most and len(in_sync) > most)
         if are_many and left == budget:
             self.retry_in(LOOK_ON_S)
         # Unless nothing was taken or found empty: then only a report or the end of a throttle changes that.

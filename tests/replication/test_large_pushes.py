@@ -12,13 +12,14 @@ from roles_fixture import stamped
 from virtual_time import run
 
 from cordwood.chaos.sim.values import batch_of
-from cordwood.replication import follower_connection, frames
+from cordwood.replication import follower_connection, frames, windows
 from cordwood.replication.assignment import Assignment
 from cordwood.replication.follower_connection import LOOK_ON_S, SEEN_PER_STREAM, STREAMS_PER_PUSH
 from cordwood.replication.frames import STREAMS_PER_DIRECTORY, FlushReport, FrameKey, PushKind, PushRow
 from cordwood.replication.leader_connection import ONE_STEP_BYTES, ROW_COST, ROWS_PER_PART, STEP_COST
 from cordwood.replication.tasks import spread
 from cordwood.replication.throttle import Charge
+from cordwood.replication.windows import ANSWERS_ON_THE_WAY_MAX
 from cordwood.storage.steps import Steps, at_once
 
 BATCHES = 3 * STEP_COST
@@ -330,13 +331,17 @@ class Leading:
             self.broker.follow(index, end, stream=stream)
         return streams
 
-    async def pushes(self) -> list[list[int]]:
-        """Return the streams with data of each push, all of which the follower reports as flushed, without a pause."""
+    async def pushes(self, *, are_reported: bool = True, turns: int = 50) -> list[list[int]]:
+        """Return the streams with data of each push or part, that the follower reports as flushed without a pause.
+
+        In one turn at most one is sent.
+        """
         found = []
-        for _ in range(50):
+        for _ in range(turns):
             for frame in self.broker.channel.take():
                 rows = [row for row, _ in frames.decode_push(frame) if row.size]
-                self.broker.send(frames.encode_reports([FlushReport(row.stream, -1, row.size) for row in rows]))
+                if are_reported:
+                    self.broker.send(frames.encode_reports([FlushReport(row.stream, -1, row.size) for row in rows]))
                 found += [[row.stream for row in rows]] if rows else []
             await asyncio.sleep(0)
         return found
@@ -349,6 +354,63 @@ def test_a_push_has_a_limit_of_streams_and_the_next_ones_have_the_rest() -> None
         pushes = await leading.pushes()
         assert [len(push) for push in pushes] == [STREAMS_PER_PUSH] * 5 + [1]
         assert [stream for push in pushes for stream in push] == list(streams)
+
+    run(scenario())
+
+
+def test_a_write_to_many_partitions_in_sync_waits_for_no_report() -> None:
+    async def scenario() -> None:
+        leading = Leading()
+        streams = leading.add(10 * STREAMS_PER_PUSH)
+        parts = await leading.pushes(are_reported=False)
+        assert [len(part) for part in parts] == [STREAMS_PER_PUSH] * 10
+        assert [stream for part in parts for stream in part] == list(streams)
+        # All parts are one push in flight, and there may be one more.
+        found = []
+        for stream in streams[:2]:
+            leading.broker.partition(stream).append(batch_of("v"), NOW_MS)
+            found += await leading.pushes(are_reported=False)
+        assert found == [[streams[0]]]
+
+    run(scenario())
+
+
+def test_all_parts_of_a_push_have_the_bytes_of_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def scenario() -> None:
+        monkeypatch.setattr(windows, "PUSH_BYTES", (2 * STREAMS_PER_PUSH + 1) * len(batch_of("v")))
+        leading = Leading()
+        leading.add(9 * STREAMS_PER_PUSH)
+        parts = await leading.pushes(are_reported=False)
+        assert [len(part) for part in parts] == [STREAMS_PER_PUSH, STREAMS_PER_PUSH, 1] * ANSWERS_ON_THE_WAY_MAX
+
+    run(scenario())
+
+
+def test_replicas_that_catch_up_wait_for_reports() -> None:
+    async def scenario() -> None:
+        leading = Leading()
+        leading.add(9 * STREAMS_PER_PUSH, in_sync=False)
+        pushes = await leading.pushes(are_reported=False)
+        assert [len(push) for push in pushes] == [STREAMS_PER_PUSH] * ANSWERS_ON_THE_WAY_MAX
+
+    run(scenario())
+
+
+def test_a_connection_that_ends_between_two_parts_leaves_the_rest_to_the_next_one() -> None:
+    async def scenario() -> None:
+        leading = Leading()
+        streams = leading.add(3 * STREAMS_PER_PUSH)
+        while not (parts := await leading.pushes(are_reported=False, turns=1)):
+            pass
+        assert parts == [[*streams[:STREAMS_PER_PUSH]]]
+        ended = leading.broker.channel
+        assert len(ended.take()) == 1, "the second part"
+        leading.broker.connect_again()
+        assert await leading.pushes() == []
+        assert ended.pushed == []
+        for stream in streams:
+            leading.broker.follow(stream)
+        assert sorted(stream for part in await leading.pushes() for stream in part) == list(streams)
 
     run(scenario())
 
@@ -381,12 +443,13 @@ def test_a_push_looks_through_a_part_of_very_many_streams_and_the_next_one_throu
 
 def test_a_stream_has_its_next_turn_after_all_that_wait(monkeypatch: pytest.MonkeyPatch) -> None:
     """A push has room for one batch of each of two streams, and is made of the first four."""
-    limits = {"STREAMS_PER_PUSH": 2, "SEEN_PER_STREAM": 2, "SHARE_BYTES": 1, "PUSH_BYTES": 2 * len(batch_of("v"))}
+    limits = {"STREAMS_PER_PUSH": 2, "SEEN_PER_STREAM": 2, "SHARE_BYTES": 1}
 
     async def scenario() -> None:
         leading = Leading()
         for name, number in limits.items():
             monkeypatch.setattr(follower_connection, name, number)
+        monkeypatch.setattr(windows, "PUSH_BYTES", 2 * len(batch_of("v")))
         behind = leading.add(8, in_sync=False)
         for _ in range(3):
             for index in behind:

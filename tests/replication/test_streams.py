@@ -13,11 +13,11 @@ from cordwood.chaos.sim.faults import DiskFaults, os_error
 from cordwood.chaos.sim.values import batch_of
 from cordwood.replication import frames
 from cordwood.replication.assignment import Assignment
-from cordwood.replication.follower_connection import BEGUN_PER_STEP, PUSH_BYTES
+from cordwood.replication.follower_connection import BEGUN_PER_STEP
 from cordwood.replication.frames import FlushReport, FollowRequest, PushKind, PushRow, Start
 from cordwood.replication.leader_connection import ANSWER_S, ASK_AGAIN_MAX_S, ASKED_PER_FRAME
 from cordwood.replication.partition import Partition
-from cordwood.replication.windows import ANSWERS_ON_THE_WAY_MAX
+from cordwood.replication.windows import ANSWERS_ON_THE_WAY_MAX, PUSH_BYTES
 from cordwood.storage.config import LogConfig
 from cordwood.storage.records import Record, encode
 

@@ -10,7 +10,7 @@ from virtual_time import run
 
 from cordwood.chaos.sim.values import batch_of
 from cordwood.replication import frames
-from cordwood.replication.follower_connection import PUSH_BYTES
+from cordwood.replication.windows import PUSH_BYTES
 from cordwood.replication.frames import FlushReport
 from cordwood.replication.partition import Partition
 from cordwood.replication.throttle import RETRY_S_MAX, Charge, ReplicationThrottle, wait_s

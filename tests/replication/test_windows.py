@@ -11,7 +11,7 @@ from cordwood.chaos.sim.values import batch_of
 from cordwood.replication import frames
 from cordwood.replication.assignment import Assignment
 from cordwood.replication.frames import STREAMS_PER_DIRECTORY, FlushReport, PushKind, PushRow, directory_of
-from cordwood.replication.windows import ANSWERS_ON_THE_WAY_MAX, WINDOW_BYTES, ImpossibleCredit, PushWindow
+from cordwood.replication.windows import ANSWERS_ON_THE_WAY_MAX, PUSH_BYTES, WINDOW_BYTES, ImpossibleCredit, PushWindow
 from cordwood.storage.config import LogConfig
 
 MB = 1 << 20
@@ -30,6 +30,35 @@ def test_a_window_is_bounded_in_bytes_and_in_pushes() -> None:
     assert not window.may_send()
 
 
+def test_a_push_that_was_cut_goes_on_within_its_bytes_whatever_is_in_flight() -> None:
+    window, part = PushWindow(), PUSH_BYTES // 4
+    for _ in range(ANSWERS_ON_THE_WAY_MAX - 1):
+        window.sent(part)
+    for parts in range(3):
+        window.sent(part, is_cut=True)
+        assert (window.may_send(), window.push_bytes) == (True, (3 - parts) * part)
+    window.sent(part, is_cut=True)
+    assert (window.may_send(), window.push_bytes) == (False, PUSH_BYTES)
+    window.reported((ANSWERS_ON_THE_WAY_MAX + 3) * part - 1)
+    for _ in range(ANSWERS_ON_THE_WAY_MAX - 1):
+        assert window.may_send()
+        window.sent(part)
+    assert not window.may_send(), "of the push with parts a byte is in flight"
+    window.reported(1)
+    assert window.may_send()
+
+
+def test_a_push_that_was_cut_goes_on_after_its_first_part_was_reported() -> None:
+    window = PushWindow()
+    window.sent(1, is_cut=True)
+    window.reported(1)
+    assert (window.may_send(), window.push_bytes) == (True, PUSH_BYTES - 1)
+    for _ in range(ANSWERS_ON_THE_WAY_MAX):
+        assert window.may_send()
+        window.sent(1)
+    assert not window.may_send()
+
+
 @pytest.mark.parametrize("size", [-1, 101])
 def test_no_more_is_given_back_than_was_taken(size: int) -> None:
     window = PushWindow()
@@ -44,7 +73,7 @@ def test_whatever_is_sent_and_reported_the_window_holds() -> None:
         if window.may_send():
             assert on_the_way < WINDOW_BYTES
             size = rng.randrange(1, 2 * MB)
-            window.sent(size)
+            window.sent(size, is_cut=rng.random() < 0.5)
             on_the_way += size
         size = rng.randrange(on_the_way + 1)
         window.reported(size)

@@ -84,9 +84,13 @@ class LeaderFixture(ReplicaFixture):
             if steps is not None:
                 at_once(steps)
         except MalformedFrame:
-            self.channel.close()
-            self.channel = RecordingChannel()
-            self.send(frames.encode_open(HELLO))
+            self.connect_again()
+
+    def connect_again(self) -> None:
+        """End the follower's connection, and open the next one."""
+        self.channel.close()
+        self.channel = RecordingChannel()
+        self.send(frames.encode_open(HELLO))
 
     def follow(self, index: int, end: int = 0, *, stream: int | None = None) -> None:
         """Send FOLLOW from the log end `end`. The stream number is the partition's unless it is given."""
