@@ -168,9 +168,11 @@ def load(disk: Disk, directory: str) -> Recovered:
     epochs = _read(disk, f"{directory}/{EPOCHS_FILE}", damage)
     if recovery is None:
         # Recovery reads all batches, which have their epochs and producers. A log that does not begin at offset 0 has
-        # been checkpointed, so a log that never was begins at 0.
+        # been checkpointed: the epochs of its last checkpoint begin at its log start offset. A log that never was
+        # begins at 0.
         is_lost = any(damaged.path.endswith(RECOVERY_FILE) for damaged in damage)
-        return Recovered(0, 0, Producers(), LeaderEpochs(), damage, None if is_lost else (), is_lost=is_lost)
+        start = (start_of(epochs.payload) if epochs is not None else None) or 0
+        return Recovered(start, 0, Producers(), LeaderEpochs(), damage, None if is_lost else (), is_lost=is_lost)
     log_start, recovery_point = HEAD.unpack_from(recovery.payload)
     rest, segments, active = recovery.payload[HEAD.size :], None, None
     has_transactions = recovery.version >= WITH_TRANSACTIONS

@@ -266,6 +266,35 @@ def test_batches_of_several_leaders_need_none_of_the_small_files(log: LogFixture
     assert list(log.log.epochs) == [(epoch, epoch * 25) for epoch in range(4)]
 
 
+@pytest.mark.parametrize("before", [50, 100])
+@pytest.mark.parametrize("stop", ["close", "kill"])
+@pytest.mark.parametrize("loss", ["gone", "damaged"])
+def test_deleted_records_neither_come_back_nor_count_as_lost_without_the_checkpoint(
+    log: LogFixture, loss: str, stop: str, before: int
+) -> None:
+    path = f"{DIRECTORY}/recovery"
+    log.append(*MANY).flush().delete_records(before).retain()
+    log.checkpoint()
+    getattr(log, stop)()
+    if loss == "gone":
+        log.disk.remove(path)
+    else:
+        log.disk.flip(path, 20, 1)
+    log.reopen()
+    assert (log.start, log.end, log.values()) == (before, 100, MANY[before:])
+    assert [damaged.path for damaged in log.damage] == ([] if loss == "gone" else [path])
+
+
+def test_a_first_segment_that_is_gone_with_the_checkpoint_is_named(log: LogFixture) -> None:
+    log.append(*MANY).flush().delete_records(50).retain()
+    first, second = log.checkpoint().close().bases[:2]
+    for path in (f"{DIRECTORY}/recovery", log.path(first)):
+        log.disk.remove(path)
+    log.reopen()
+    assert (log.start, log.values(second)) == (50, MANY[second:])
+    assert [damaged.what for damaged in log.damage] == [f"the records from offset 50 to {second} are missing"]
+
+
 def test_a_flush_mark_over_deleted_records_is_no_damage(log: LogFixture) -> None:
     log.append("a", "b").flush().delete_records(2).flush().close()
     log.disk.remove(f"{DIRECTORY}/recovery")

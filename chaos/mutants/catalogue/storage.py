@@ -224,6 +224,14 @@ MUTANTS = (
         Scenario.REPLICAS,
     ),
     Mutant(
+        "the-log-start-is-lost-with-its-checkpoint",
+        "storage/state.py",
+        "        start = (start_of(epochs.payload) if epochs is not None else None) or 0\n",
+        "        start = 0\n",
+        "Without `recovery` the log start offset is that of `leader-epochs`.",
+        "Deleted records come back, or count as lost: the replica leaves the ISR and is replicated from its start.",
+    ),
+    Mutant(
         "epochs-are-set-back-first",
         "storage/state.py",
         "    _write_recovery(disk, directory, state)\n    _write_epochs(disk, directory, state)\n",
