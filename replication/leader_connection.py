@@ -49,6 +49,8 @@ ASK_AGAIN_GROWTH, GROWTHS_MAX = 1.25, 20
 """Backoff: a refused partition is requested again, a quarter later each time until data arrives."""
 ASKED_PER_FRAME = 256
 """Partitions requested in one iteration of the event loop."""
+REPORTED_PER_FRAME = 1024
+"""Flushed ends reported in one iteration of the event loop: some 2 ms."""
 ANSWER_S = 10.0
 """Time after which a requested partition without an answer is requested again."""
 NO_STREAM_END = -1
@@ -155,11 +157,18 @@ class LeaderConnection:
             starting, self._starting = self._starting, {}
             channel.push([encode_starts(Start(each.stream, each.partition.log.flushed_start) for each in starting)])
         if self._reporting or self._discarded_bytes:
-            reporting, self._reporting = self._reporting, {}
+            if len(self._reporting) > REPORTED_PER_FRAME:
+                reporting = dict.fromkeys(islice(self._reporting, REPORTED_PER_FRAME))
+                for following in reporting:
+                    del self._reporting[following]
+                self._soon()
+            else:
+                reporting, self._reporting = self._reporting, {}
             rows = [_report(following) for following in reporting]
-            for directory, size in self._discarded_bytes.items():
-                rows.append(FlushReport(directory * STREAMS_PER_DIRECTORY, NO_STREAM_END, size))
-            self._discarded_bytes.clear()
+            if self._discarded_bytes:
+                for directory, size in self._discarded_bytes.items():
+                    rows.append(FlushReport(directory * STREAMS_PER_DIRECTORY, NO_STREAM_END, size))
+                self._discarded_bytes.clear()
             channel.push([encode_reports(rows)])
 
     def fail(self, error: Exception) -> None:

@@ -12,7 +12,7 @@ from roles_fixture import stamped
 from virtual_time import run
 
 from cordwood.chaos.sim.values import batch_of
-from cordwood.replication import follower_connection, frames, windows
+from cordwood.replication import follower_connection, frames, leader_connection, windows
 from cordwood.replication.assignment import Assignment
 from cordwood.replication.follower_connection import LOOK_ON_S, SEEN_PER_STREAM, STREAMS_PER_PUSH
 from cordwood.replication.frames import STREAMS_PER_DIRECTORY, FlushReport, FrameKey, PushKind, PushRow
@@ -111,6 +111,22 @@ def test_a_push_of_many_rows_is_handled_in_steps_and_flushed_in_one_group() -> N
         await following.flush()
         assert following.broker.syncer.count == 1
         assert {partition.log.flushed_end for partition in following.partitions} == {1}
+        await following.broker.leader_connection.close()
+
+    run(scenario())
+
+
+def test_the_reports_of_many_flushed_replicas_are_sent_in_frames_of_some(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def scenario() -> None:
+        monkeypatch.setattr(leader_connection, "REPORTED_PER_FRAME", 4)
+        following = await Following(10).begin()
+        at_once(following.push([batches(60)] * 10))
+        await following.flush()
+        await asyncio.sleep(0.1)
+        reports = [frames.decode_reports(frame) for frame in following.sent(FrameKey.REPORT)]
+        assert [len(rows) for rows in reports] == [4, 4, 2]
+        ends = {row.stream: row.flushed_end for rows in reports for row in rows}
+        assert ends == dict.fromkeys(following.streams, 60)
         await following.broker.leader_connection.close()
 
     run(scenario())

@@ -297,6 +297,14 @@ MUTANTS = (
         "While thousands of replicas are held back by the throttle, each append is a push of its own.",
     ),
     Mutant(
+        "a-report-has-any-number-of-rows",
+        "replication/leader_connection.py",
+        "            if len(self._reporting) > REPORTED_PER_FRAME:\n",
+        "            if False:\n",
+        "A follower composes a report of a limited number of flushed ends in one step (ADR 25).",
+        "A group commit of ten thousand replicas holds the follower's event loop for 15 ms.",
+    ),
+    Mutant(
         "throttled-streams-use-up-a-push",
         "replication/follower_connection.py",
         "        for stream in streams:\n            by_charge[",
