@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -48,6 +49,10 @@ class CoordinatorClient:
         """The number of further requests of a client that is to die."""
         self.is_unanswered = False
         """Whether a request was sent that may be handled although its answer has not come."""
+        self._asked: Any = None
+        """The request of `ask_perhaps_late` that is not accepted yet."""
+        self._accepted = Counter[Address]()
+        """The number of those that each broker has accepted."""
 
     def step(self) -> None:
         """Count a request of a client that is to die. Raises ClientDied."""
@@ -64,8 +69,14 @@ class CoordinatorClient:
             if old is not None and old.is_open:
                 client.did("request-on-an-older-connection")
                 self.is_unanswered = True
-                client.loop.create_task(_arrive_late(old, request, client.rng.uniform(*client.rng.choice(DELAYS_S))))
-        answer, _ = await self.ask(TRANSACTION, request, code_of)
+                delay_s = client.rng.uniform(*client.rng.choice(DELAYS_S))
+                client.loop.create_task(self._arrive_late(old, address, request, delay_s))
+        self._asked = request
+        try:
+            answer, _ = await self.ask(TRANSACTION, request, code_of)
+        finally:
+            self._asked = None
+        self._accepted[self._coordinators[TRANSACTION]] += 1
         return answer
 
     async def ask(self, key_type: int, request: Any, code_of: Code) -> tuple[Any, bool]:
@@ -107,10 +118,16 @@ class CoordinatorClient:
         address = self._coordinators[key_type] = (found.host, int(found.port))
         return address
 
+    async def _arrive_late(
+        self, connection: PipelinedConnection, address: Address, request: Any, delay_s: float
+    ) -> None:
+        """Send a request on a connection that its client has left, and then close it.
 
-async def _arrive_late(connection: PipelinedConnection, request: Any, delay_s: float) -> None:
-    """Send a request on a connection that its client has left, and then close it."""
-    await asyncio.sleep(delay_s)
-    with contextlib.suppress(OSError):
-        await asyncio.wait_for(connection.ask(request), REQUEST_TIMEOUT_S)
-    connection.hang_up()
+        It does not arrive where only another broker has accepted requests since: the guarantees exclude that.
+        """
+        accepted = self._accepted[address]
+        await asyncio.sleep(delay_s)
+        if self._asked is request or self._accepted[address] > accepted:
+            with contextlib.suppress(OSError):
+                await asyncio.wait_for(connection.ask(request), REQUEST_TIMEOUT_S)
+        connection.hang_up()
