@@ -66,7 +66,7 @@ def _recover(log: Log, mark: FlushedOffset | None, now_ms: int) -> None:
         # already.
         log.log_start = max(log.log_start, recovered.epochs_start)
     log.damage.extend(recovered.damage)
-    opening = _Opening(log, mark, now_ms, recovered.active)
+    opening = _Opening(log, mark, now_ms, recovered.active, recovered.flushed_end)
     # Archive rule 2: archived records must not be taken for deleted ones. The next leader raises the log start offset
     # to where the archive begins.
     opening.is_start_unknown, opening.is_lost = log.config.is_archived and recovered.is_lost, recovered.is_lost
@@ -95,11 +95,13 @@ def _continue_after(log: Log, end: int) -> None:
 
 
 class _Opening:
-    def __init__(self, log: Log, mark: FlushedOffset | None, now_ms: int, active: ActiveSegment | None) -> None:
+    def __init__(
+        self, log: Log, mark: FlushedOffset | None, now_ms: int, active: ActiveSegment | None, flushed_end: int
+    ) -> None:
         self._log, self._mark, self._now_ms, self._active = log, mark, now_ms, active
         self._without_aborted: Segment | None = None
         """The segment with the recovery point, if its aborted index is damaged."""
-        self._flushed_end = max(mark.end_offset if mark else 0, log.recovery_point)
+        self._flushed_end = max(mark.end_offset if mark else 0, flushed_end)
         self._replay_from = log.recovery_point
         self._lost_from: int | None = None
         """Offset from which on the end of the log is lost."""

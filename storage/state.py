@@ -92,6 +92,8 @@ class Recovered(NamedTuple):
     """Whether `recovery` is damaged, so that its content is unknown."""
     epochs_start: int = 0
     """Log start offset of the checkpoint that wrote the epochs, which may be a later one."""
+    flushed_end: int = 0
+    """The recovery point of the checkpoint, also if all batches have to be read: those below it were on disk."""
 
 
 def state_as_of(log: "Log", end: int, epochs: bytes | None) -> LogState:
@@ -186,11 +188,12 @@ def load(disk: Disk, directory: str) -> Recovered:
     if epochs is None:
         # Likewise. All segments are read, but the log start offset is known.
         listed: Manifest | None = None if segments is None else ()
-        return Recovered(log_start, 0, Producers(), LeaderEpochs(), damage, listed, local_start=local_start)
+        unread = Recovered(log_start, 0, Producers(), LeaderEpochs(), damage, listed, local_start=local_start)
+        return unread._replace(flushed_end=recovery_point)
     decoded = LeaderEpochs.decode(epochs.payload)
     producers = Producers.decode(rest, has_transactions=has_transactions)
     known = Recovered(log_start, recovery_point, producers, decoded, damage, segments, active, local_start, clean_end)
-    return known._replace(epochs_start=start_of(epochs.payload) or 0)
+    return known._replace(epochs_start=start_of(epochs.payload) or 0, flushed_end=recovery_point)
 
 
 def _sync_names(disk: Disk, directory: str, state: LogState) -> None:

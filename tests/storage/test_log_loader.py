@@ -308,6 +308,20 @@ def test_without_its_mark_a_log_is_opened_all_the_same(log: LogFixture) -> None:
     assert log.kill().reopen().values() == MANY
 
 
+@pytest.mark.parametrize("segment", [0, -1])
+def test_without_mark_and_epochs_the_checkpoint_tells_what_was_flushed(log: LogFixture, segment: int) -> None:
+    log.append(*MANY).flush().checkpoint()
+    base = log.bases[segment]
+    for path in (MARKS, f"{DIRECTORY}/leader-epochs", log.path(base, "index")):
+        if log.disk.exists(path):
+            log.disk.remove(path)
+    log.kill()
+    log.disk.zero(log.path(base), 0, 600)
+    log.reopen()
+    assert log.end == 100
+    assert [damaged.path for damaged in log.damage if damaged.path.endswith(".log")] == [log.path(base)]
+
+
 def test_a_batch_that_a_power_cut_took_may_be_sent_again(log: LogFixture) -> None:
     log.send(0, "a")
     log.flush().send(1, "b")

@@ -224,6 +224,14 @@ MUTANTS = (
         Scenario.REPLICAS,
     ),
     Mutant(
+        "the-recovery-point-is-lost-with-the-epochs",
+        "storage/state.py",
+        "        return unread._replace(flushed_end=recovery_point)\n",
+        "        return unread\n",
+        "What a checkpoint has as flushed is no torn write (disk rule 4).",
+        "With `leader-epochs` and the flush mark lost, one damaged sector removes everything after it.",
+    ),
+    Mutant(
         "the-log-start-is-lost-with-its-checkpoint",
         "storage/state.py",
         "        start = (start_of(epochs.payload) if epochs is not None else None) or 0\n",
