@@ -146,24 +146,18 @@ class LeaderConnection:
             leaving, self._leaving = self._leaving, []
             channel.push([encode_leave(leaving)])
         if self._asking:
-            asking = list(islice(self._asking, ASKED_PER_FRAME))
-            for following in asking:
-                del self._asking[following]
-            if self._asking:
-                self._soon()
+            asking = self._first(self._asking, ASKED_PER_FRAME)
             channel.push([encode_follow(map(_request, asking))])
             self._loop.call_later(ANSWER_S, self._ask_again, channel, asking)
         if self._starting:
             starting, self._starting = self._starting, {}
             channel.push([encode_starts(Start(each.stream, each.partition.log.flushed_start) for each in starting)])
         if self._reporting or self._discarded_bytes:
+            reporting: Iterable[FollowerRole] = self._reporting
             if len(self._reporting) > REPORTED_PER_FRAME:
-                reporting = dict.fromkeys(islice(self._reporting, REPORTED_PER_FRAME))
-                for following in reporting:
-                    del self._reporting[following]
-                self._soon()
+                reporting = self._first(self._reporting, REPORTED_PER_FRAME)
             else:
-                reporting, self._reporting = self._reporting, {}
+                self._reporting = {}
             rows = [_report(following) for following in reporting]
             if self._discarded_bytes:
                 for directory, size in self._discarded_bytes.items():
@@ -186,6 +180,15 @@ class LeaderConnection:
     def _discard(self, stream: int, size: int) -> None:
         if size:
             self._discarded_bytes[directory_of(stream)] += size
+
+    def _first(self, waiting: dict[FollowerRole, None], most: int) -> list[FollowerRole]:
+        """Remove and return the first `most` of those that wait. The next event-loop iteration has the others."""
+        first = list(islice(waiting, most))
+        for following in first:
+            del waiting[following]
+        if waiting:
+            self._soon()
+        return first
 
     def _ask(self, following: FollowerRole) -> None:
         self._asking[following] = None

@@ -74,6 +74,8 @@ class Repairs:
         self._pending_repairs: dict[Partition, _PendingRepair] = {}
         self._under_repair: set[Partition] = set()
         self._returning: dict[Partition, list[DamagedLog]] = {}
+        self._not_rewritten: list[tuple[Partition, DamagedLog]] = []
+        """Files beside segments that could not be written: on a full disk, for example."""
         self._failed: set[Partition] = set()
         self._tasks = Tasks()
         self._refetches = Refetches(
@@ -195,6 +197,7 @@ class Repairs:
                     if now() >= try_again_at:
                         try_again_at = now() + REST_S
                         self._open_more()
+                        self._rewrite_again()
                 except Exception as error:
                     # The loop must go on: without it, damage would stay until the next start.
                     _events.error("repairs.failed", error=repr(error), exc_info=error)
@@ -242,7 +245,7 @@ class Repairs:
         await self._propose(dispensable, is_gone=False)
 
     def _has_something_to_do(self) -> bool:
-        is_waiting = self._pending_repairs or self._returning or self._failed or self._refetches
+        is_waiting = self._pending_repairs or self._returning or self._failed or self._refetches or self._not_rewritten
         return bool(is_waiting or self._has_lost_disk or self._replicas.not_opened())
 
     def _may_be_dropped(self, partition: Partition, image: Image) -> bool:
@@ -323,9 +326,20 @@ class Repairs:
                 self._damaged(partition, worse)
         except (StorageError, OSError) as error:
             _events.warning("file.not_rewritten", path=damage.path, error=str(error))
+            self._not_rewritten.append((partition, damage))
+            self._begin()
         else:
             self._register.done(damage)
             _events.info("file.rewritten", path=damage.path)
+
+    def _rewrite_again(self) -> None:
+        """Rewrite what could not be written. No check may find it again: its log writes some of these files, too."""
+        waiting, self._not_rewritten = self._not_rewritten, []
+        for partition, damage in waiting:
+            if partition.is_deleted or is_deleted(partition.log, damage):
+                self._register.done(damage)
+            elif not partition.is_offline:
+                self._tasks.spawn(self._rewrite(partition, damage))
 
     def _finish_returned(self) -> None:
         for partition in list(filter(self._is_idle, self._pending_repairs)):

@@ -10,11 +10,11 @@ from virtual_time import run
 
 from cordwood.chaos.sim.values import batch_of
 from cordwood.replication import frames
-from cordwood.replication.windows import PUSH_BYTES
 from cordwood.replication.frames import FlushReport
 from cordwood.replication.partition import Partition
 from cordwood.replication.throttle import RETRY_S_MAX, Charge, ReplicationThrottle, wait_s
 from cordwood.replication.token_bucket import UNLIMITED, TokenBucket
+from cordwood.replication.windows import PUSH_BYTES
 from cordwood.storage.config import LogConfig
 
 RATE = 10_000

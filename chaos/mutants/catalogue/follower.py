@@ -207,7 +207,7 @@ MUTANTS = (
     Mutant(
         "partitions-beyond-one-request-are-not-requested",
         "replication/leader_connection.py",
-        "            if self._asking:\n                self._soon()\n",
+        "        if waiting:\n            self._soon()\n",
         "",
         "A follower requests every partition that it follows (rule 11).",
         "After a restart, some replicas of many get no data until something else is to be sent.",

@@ -493,4 +493,13 @@ MUTANTS = (
         "With one replica, a lost end is reported until the broker restarts, whatever an operator does.",
         Scenario.BROKERS,
     ),
+    Mutant(
+        "files-that-were-not-rewritten-are-forgotten",
+        "cluster/repairs/repairs.py",
+        "            self._not_rewritten.append((partition, damage))\n",
+        "",
+        "Damage is repaired, or reported until it is (promise 4).",
+        "After a full disk has room again, a broker reports damage for ever that is there no more.",
+        Scenario.BROKERS,
+    ),
 )

@@ -28,6 +28,8 @@ from cordwood.replication.truncation import Truncations
 VALUES = [f"value-{number}" for number in range(60)]
 FOUND_S = 30.0
 REPAIRED_S = 60.0
+FLIPPED = 20
+"""A byte in the first row of an index."""
 PARTITION = f"/data/topics/{TOPIC_ID}/0"
 
 
@@ -131,6 +133,32 @@ def test_a_file_that_can_be_rebuilt_costs_no_isr_membership(name: str) -> None:
         cluster.start(broker)
         await cluster.settled()
         assert cluster.running[broker].damage.found == 0
+
+    run_scenario(story)
+
+
+def test_a_file_that_could_not_be_rewritten_is_repaired_though_no_check_finds_it_again() -> None:
+    async def story(cluster: ReplicaCluster) -> None:
+        values, broker = list(VALUES), a_follower(cluster)
+        await filled(cluster)
+        path = files(cluster, broker, ".index")[-1]
+        while len(cluster.disks[broker].content(path)) <= FLIPPED:
+            values.append(f"value-{len(values)}")
+            await cluster.produce(values[-1])
+            await cluster.settled()
+        flip(cluster, broker, path, FLIPPED)
+        cluster.disks[broker].faults.fail_next_write(path, code=errno.ENOSPC)
+
+        def is_refused() -> bool:
+            return any(line["event"] == "file.not_rewritten" for line in reported)
+
+        with capture_logs() as reported:
+            await cluster.until(is_refused, "the disk has no room for it", FOUND_S)
+        # The active segment writes its index with the next records.
+        for _ in range(40):
+            values.append(f"value-{len(values)}")
+            await cluster.produce(values[-1])
+        await is_whole_again(cluster, values=values)
 
     run_scenario(story)
 
