@@ -194,7 +194,8 @@ class Aiokafka(Client):
         asyncio.run(self._consume())
 
     async def _produce(self) -> None:
-        async with AIOKafkaProducer(**self.settings()) as producer:
+        # Its default, acks=1, allows that a restart loses acknowledged records.
+        async with AIOKafkaProducer(acks="all", **self.settings()) as producer:
             number = 0
             waiting: set[asyncio.Task[None]] = set()
             while not self._no_more.is_set():

@@ -15,11 +15,13 @@ import franz_go_suite
 import kafka_python_suite
 from brokers import Brokers
 from java_tools import JavaTools
+from librdkafka_groups_suite import TIMES
 from librdkafka_runner import LibrdkafkaRunner
 from secured_brokers import SecuredBrokers, SecuredCluster, secured
 from sources import sources
 from suite import HERE, Suite, run_command
 from suite_verdict import Outcomes, go_outcomes
+from token_endpoint import token_endpoint
 
 LIMIT_S = 900
 SUPPORT = HERE.parent / "support"
@@ -178,7 +180,7 @@ class SecuredLibrdkafka(SecuredSuite):
         ("SCRAM-SHA-256", ("0135", "0142")),
         ("SCRAM-SHA-512", ("0135", "0142")),
         ("PLAIN", ("0135", "0142")),
-        ("OAUTHBEARER", ("0126",)),
+        ("OAUTHBEARER", ("0126", "0142")),
     )
 
     def __init__(self) -> None:
@@ -198,28 +200,43 @@ class SecuredLibrdkafka(SecuredSuite):
         acls.write_text(f'#!/bin/sh\nshift 2\nexec {command} --bootstrap-server {cluster.addresses("OPEN")} "$@"\n')
         acls.chmod(0o755)
         outcomes: Outcomes = {}
-        for mechanism, numbers in self.RUNS:
-            config = place / "test.conf"
-            config.write_text(_test_conf(cluster, mechanism))
-            for number in numbers:
-                if words and number not in words:
-                    continue
-                log, environment = place / f"{mechanism}-{number}.log", {"KAFKA_PATH": str(place)}
-                outcomes[f"{mechanism or 'ACLs'}/{number}"] = self._runner.outcome(
-                    number, config, log, output, environment
-                )
+        with token_endpoint() as tokens:
+            environment = {
+                "KAFKA_PATH": str(place),
+                "VALID_OIDC_URL": f"{tokens}/valid",
+                "EXPIRED_TOKEN_OIDC_URL": f"{tokens}/expired",
+                "INVALID_OIDC_URL": f"{tokens}/malformed",
+            }
+            for mechanism, numbers in self.RUNS:
+                config = place / "test.conf"
+                config.write_text(_test_conf(cluster, mechanism, tokens))
+                for number in numbers:
+                    if words and number not in words:
+                        continue
+                    log = place / f"{mechanism}-{number}.log"
+                    outcomes[f"{mechanism or 'ACLs'}/{number}"] = self._runner.outcome(
+                        number, config, log, output, environment
+                    )
         return outcomes
 
 
-def _test_conf(cluster: SecuredCluster, mechanism: str) -> str:
-    settings = {"bootstrap.servers": cluster.addresses("OPEN")}
+def _test_conf(cluster: SecuredCluster, mechanism: str, tokens: str) -> str:
+    # Five seconds of 0119's limit are for Java's start, twice.
+    settings = {"bootstrap.servers": cluster.addresses("OPEN"), "test.timeout.multiplier": str(TIMES)}
     if mechanism:
-        settings = {
+        settings |= {
             "bootstrap.servers": cluster.addresses("SASL"),
             "security.protocol": "SASL_PLAINTEXT",
             "sasl.mechanism": mechanism,
         }
-    if mechanism not in ("", "OAUTHBEARER"):
+    if mechanism == "OAUTHBEARER":
+        settings |= {
+            "sasl.oauthbearer.method": "OIDC",
+            "sasl.oauthbearer.token.endpoint.url": f"{tokens}/valid",
+            "sasl.oauthbearer.client.id": "alice",
+            "sasl.oauthbearer.client.secret": "alice",
+        }
+    elif mechanism:
         settings |= {"sasl.username": "test", "sasl.password": "test"}
     return "".join(f"{key}={value}\n" for key, value in settings.items())
 
