@@ -260,8 +260,8 @@ def failure_of(error: "KafkaError", target: Target) -> Failure:
     if error.code() in unreachable:
         return Failure(
             f"{target.servers} accepts connections but does not answer ({error.str()})."
-            " Check that it is a Kafka broker, and that its advertised.listeners can be reached"
-            " from this machine.",
+            " Check that it is a Kafka broker, that its advertised.listeners can be reached from this machine,"
+            " and with `cordwood status` that a majority of its voters runs.",
             ExitCode.UNREACHABLE,
         )
     rule = f": a topic's name is {NAME_RULE}" if error.code() == KafkaError.TOPIC_EXCEPTION else ""

@@ -1,7 +1,7 @@
 """Exit codes of commands, and failures with a sentence for the user."""
 
 import signal
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from enum import IntEnum
 
@@ -28,6 +28,11 @@ class Failure(Exception):
         super().__init__(sentence)
         self.sentence = sentence
         self.exit_code = exit_code
+
+
+def incomplete(reasons: Sequence[str]) -> Failure:
+    """Return the failure of a command that has printed a list without what some brokers have."""
+    return Failure(f"the list is incomplete: {'; '.join(reasons)}.")
 
 
 def reason_of(error: Exception) -> str:

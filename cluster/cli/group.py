@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from cordwood.cluster.cli.client import admin_client, answer, target_of
-from cordwood.cluster.cli.exits import ExitCode, Failure
+from cordwood.cluster.cli.exits import ExitCode, Failure, incomplete
 from cordwood.cluster.cli.options import DEFAULT_SERVERS, AsJson, BootstrapServers, CommandConfig, Unset, configs_of
 from cordwood.cluster.cli.output import note, print_json, print_rows, print_table
 from cordwood.storage.types import TopicPartition
@@ -44,8 +44,6 @@ def list_groups(
 
     with group_client(target_of(servers, command_config)) as client:
         found, reasons = client.list_groups()
-    for reason in reasons:
-        note(f"cordwood: the list is incomplete: {reason}")
     groups = [
         {
             "group": group.group_id,
@@ -57,6 +55,8 @@ def list_groups(
         if type_ is None or group.group_type.lower() == type_
     ]
     print_rows(groups, ["GROUP", "STATE", "TYPE", "COORDINATOR"], as_json, "No group was found.")
+    if reasons:
+        raise incomplete(reasons)
 
 
 @app.command()

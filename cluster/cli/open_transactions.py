@@ -28,19 +28,20 @@ Leaders = dict[TopicPartition, int]
 T = TypeVar("T")
 
 
-def listed(admin: "KafkaAdminClient", **filters: Any) -> dict[int, list[Any]]:
-    """Return the transactional ids that each broker lists, and note the brokers that do not answer."""
+def listed(admin: "KafkaAdminClient", **filters: Any) -> tuple[dict[int, list[Any]], list[str]]:
+    """Return the transactional ids that each broker lists, and why brokers did not answer."""
     from kafka.errors import RetriableError
 
     found: dict[int, list[Any]] = {}
+    reasons = []
     for broker in _brokers(admin):
         try:
             answer = answer_of(partial(admin.list_transactions, [broker], **filters), time.monotonic() + ONE_BROKER_S)
         except RetriableError as error:
-            note(f"cordwood: the list lacks the transactions of broker {broker}: {error}")
+            reasons.append(f"broker {broker} does not answer ({error})")
         else:
             found.update(answer)
-    return found
+    return found, reasons
 
 
 def leader_of(admin: "KafkaAdminClient", place: TopicPartition) -> int:
@@ -142,9 +143,9 @@ def write_abort_marker(admin: "KafkaAdminClient", found: OpenTransaction, coordi
 
 
 def _brokers(admin: "KafkaAdminClient") -> list[int]:
-    """Return the brokers that are not fenced."""
+    """Return the brokers that are not fenced, in ascending order."""
     cluster = answer_of(admin.describe_cluster, time.monotonic() + PATIENCE_S)
-    return [row["broker_id"] for row in cluster["brokers"] if not row.get("is_fenced")]
+    return sorted(row["broker_id"] for row in cluster["brokers"] if not row.get("is_fenced"))
 
 
 def _check_broker(admin: "KafkaAdminClient", broker: int) -> None:

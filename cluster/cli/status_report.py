@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from cordwood.cluster.cli.output import table
+from cordwood.cluster.cli.output import size_text, table
 from cordwood.cluster.operations.view import BrokerInfo, ClusterView, PartitionInfo, ReplicaInfo
 
 if TYPE_CHECKING:
@@ -201,6 +201,4 @@ def _behind(replica: ReplicaInfo) -> str:
 
 
 def _in_words(size: int | None) -> str | None:
-    from rich.filesize import decimal
-
-    return None if size is None else decimal(size)
+    return None if size is None else size_text(size)

@@ -11,7 +11,7 @@ import typer
 
 from cordwood.cluster.cli.admin import PATIENCE_S, answer_of, cluster_admin
 from cordwood.cluster.cli.client import target_of
-from cordwood.cluster.cli.exits import ExitCode, Failure
+from cordwood.cluster.cli.exits import ExitCode, Failure, incomplete
 from cordwood.cluster.cli.open_transactions import (
     coordinated,
     leader_of,
@@ -102,7 +102,7 @@ def list_transactions(
     states = [each.value for each in state or ()]
     with cluster_admin(target_of(servers, command_config)) as admin:
         try:
-            found = listed(
+            found, reasons = listed(
                 admin,
                 state_filters=states,
                 producer_id_filters=producer_id,
@@ -127,6 +127,8 @@ def list_transactions(
     rows.sort(key=lambda row: str(row["transactional_id"]))
     headings = ["TRANSACTIONAL ID", "STATE", "PRODUCER ID", "COORDINATOR"]
     print_rows(rows, headings, as_json, "No transactional id was found.")
+    if reasons:
+        raise incomplete(reasons)
 
 
 @app.command()

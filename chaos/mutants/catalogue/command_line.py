@@ -60,14 +60,41 @@ MUTANTS = (
     Mutant(
         "an-interrupted-flush-is-not-reported",
         "cluster/cli/produce.py",
-        """            producer.flush()
+        """            watch.flush()
         finally:
 """,
         """        finally:
-            producer.flush()
+            watch.flush()
 """,
         "`cordwood produce` prints how many records were acknowledged, however it ends.",
         "Ctrl-C while a cluster without quorum is awaited leaves unsaid which records it has.",
+        Scenario.BROKERS,
+    ),
+    Mutant(
+        "stalled-acknowledgements-are-not-noted",
+        "cluster/cli/produce.py",
+        "        elif not self._is_noted and now_s - self._moved_s >= STALLED_S:\n",
+        "        elif False:\n",
+        "`cordwood produce` says within seconds that no record is acknowledged, and why.",
+        "A producer on a cluster without a quorum says nothing for five minutes.",
+        Scenario.BROKERS,
+    ),
+    Mutant(
+        "a-stall-is-noted-again-and-again",
+        "cluster/cli/produce.py",
+        "            self._is_noted = True\n",
+        "",
+        "One note for each time that acknowledgements stop.",
+        "A producer that waits for a broker prints two lines a second.",
+        Scenario.BROKERS,
+    ),
+    Mutant(
+        "incomplete-lists-are-complete",
+        "cluster/cli/group.py",
+        "    if reasons:\n        raise incomplete(reasons)\n",
+        "",
+        "A list without what some brokers have exits with 1.",
+        "A script takes groups for deleted while their coordinator is down.",
         Scenario.BROKERS,
     ),
     Mutant(

@@ -51,7 +51,7 @@ class GroupRequests:
         brokers = self._first.ask(DescribeClusterRequest(include_cluster_authorized_operations=False)).brokers
         found: list[tuple[int, Any]] = []
         reasons = []
-        for broker in brokers:
+        for broker in sorted(brokers, key=lambda broker: int(broker.broker_id)):
             try:
                 connection = self._connected(address_text(broker.host, broker.port))
                 answer = connection.ask(ListGroupsRequest(states_filter=(), types_filter=()))

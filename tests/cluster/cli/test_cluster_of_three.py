@@ -112,6 +112,10 @@ def test_what_is_left_without_a_majority_is_shown_and_said_to_be_old(cluster: Lo
     verdict = run(cluster, "cluster", "can-stop", "3")
     assert verdict.exit_code == ExitCode.FAILED
     assert "no majority of the voters answers (1 of 3)" in verdict.stderr
+    for kind in ("group", "transaction"):
+        listed = run(cluster, kind, "list", "--json")
+        assert (listed.exit_code, listed.json) == (ExitCode.FAILED, [])
+        assert "the list is incomplete: broker 1 does not answer" in listed.stderr
 
 
 def test_a_partition_is_moved_and_led_by_its_preferred_broker(cluster: LocalCluster) -> None:

@@ -2,6 +2,7 @@
 
 import json
 import signal
+import time
 
 import pytest
 from broker_fixture import RunningBroker, wait_until
@@ -9,6 +10,7 @@ from command import cordwood, in_process, start_cordwood
 from confluent_kafka import Producer
 
 from cordwood.cluster.cli.exits import ExitCode
+from cordwood.cluster.cli.produce import POLL_S
 
 
 @pytest.fixture
@@ -109,7 +111,7 @@ def test_an_interrupted_wait_for_acknowledgements_still_says_how_many_came(
 ) -> None:
     class Interrupted(Producer):
         def flush(self, timeout: float | None = None) -> int:
-            if timeout is None:
+            if timeout == POLL_S:
                 raise KeyboardInterrupt
             return super().flush(timeout)
 
@@ -165,7 +167,13 @@ def test_producing_survives_a_crash_of_the_broker(broker: RunningBroker, topic: 
     broker.kill()
     writing.stdin.write(b"while it is away\n")
     writing.stdin.flush()
+    assert writing.stderr is not None
+    began_s = time.monotonic()
+    noted = writing.stderr.readline().decode()
+    assert "no record was acknowledged for 5 s, 1 wait" in noted
+    assert "Connection refused). Still trying" in noted
+    assert time.monotonic() - began_s < 10
     broker.restart()
-    said, _ = writing.communicate(timeout=60)
-    assert (writing.returncode, said) == (ExitCode.OK, b"2 of 2 records acknowledged\n")
+    said, more = writing.communicate(timeout=60)
+    assert (writing.returncode, said, more) == (ExitCode.OK, b"2 of 2 records acknowledged\n", b"")
     assert consume(broker, topic) == [b"before", b"while it is away"]

@@ -52,8 +52,8 @@ def test_the_first_line_counts_what_is_short_of_something() -> None:
 def test_each_broker_has_a_line_with_its_part_and_its_disk() -> None:
     _, _, *lines = shown(hurt_cluster())
     assert [" ".join(line.split()) for line in lines[:3]] == [
-        "1 127.0.0.1:9092 - alive controller 0 2 2 of 2 2.5 kB 75.0 GB",
-        "2 127.0.0.1:9093 b alive voter 10 0 0 of 1 1.0 kB 75.0 GB",
+        "1 127.0.0.1:9092 - alive controller 0 2 2 of 2 2.44 KiB 69.8 GiB",
+        "2 127.0.0.1:9093 b alive voter 10 0 0 of 1 0.977 KiB 69.8 GiB",
         "3 127.0.0.1:9094 - down voter - 0 1 of 2 - -",
     ]
     assert lines[3] == "broker 2: log directory broken is offline (KafkaStorageError)"
