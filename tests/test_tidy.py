@@ -30,7 +30,7 @@ MAY_REACH_OUT = {
     "cluster/security/credential_files.py": "reads certificates and keys, which other programs write",
     "cluster/cli/": "client commands run in a process of their own",
     "chaos/sim/command.py": "the command that runs the simulator for so many real minutes",
-    "chaos/sim/seeds.py": "runs seeds in processes of their own",
+    "chaos/worker_pool.py": "runs work in processes of their own, which watch their parent in a thread",
     "chaos/sim/cut_jobs.py": "gives a job a stack of its own; its thread runs only while the simulation waits for it",
     "chaos/commit.py": "asks git which state of the source a run tried",
     "chaos/results.py": "writes down what a run found, and when",

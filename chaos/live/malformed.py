@@ -23,6 +23,7 @@ from cordwood.chaos.live.malformed_senders import SenderTally, send_chunk
 from cordwood.chaos.live.options import Keep, Seed, workplace
 from cordwood.chaos.live.process import BrokerProcess
 from cordwood.chaos.live.wild_requests import TOPIC
+from cordwood.chaos.worker_pool import begin_worker
 
 FRAMES_PER_CHUNK = 2000
 WARM_UP_CHUNKS = 10
@@ -65,7 +66,7 @@ def flood(
     tally = SenderTally()
     before = after = 0.0
     complaints: list[str] = []
-    with multiprocessing.get_context("spawn").Pool(processes) as senders:
+    with multiprocessing.get_context("spawn").Pool(processes, begin_worker) as senders:
         try:
             for number, sent in enumerate(senders.imap_unordered(send_chunk, _chunks(port, seed, frames))):
                 tally += sent

@@ -7,17 +7,15 @@ The same seed makes the same attempts; what the broker draws, such as nonces, di
 someone in, failed, grew, or disturbed the bystander.
 """
 
-import os
 import random
 import ssl
 import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
-from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
+from concurrent.futures import FIRST_COMPLETED, wait
 from dataclasses import dataclass
 from itertools import count
-from multiprocessing import get_context
 from pathlib import Path
 from typing import Annotated, Protocol
 
@@ -30,6 +28,7 @@ from cordwood.chaos.live.intruders.kafka_attempts import KafkaAttempt
 from cordwood.chaos.live.intruders.stage import ClosedStage, ClosedTarget
 from cordwood.chaos.live.intruders.tls_attempts import TlsAttempt
 from cordwood.chaos.live.options import Keep, Seed, workplace
+from cordwood.chaos.worker_pool import worker_pool
 
 ATTEMPTS_PER_CHUNK, THREADS = 40, 8
 GROWTH_MB_MAX = 48.0
@@ -117,7 +116,7 @@ def fuzz(
     began_s = time.monotonic()
     outcomes, complaints = Counter[str](), list[str]()
     chunks, done = _chunks(seed), 0
-    with ProcessPoolExecutor(processes, get_context("spawn"), os.nice, (NICE,)) as senders:
+    with worker_pool(processes, NICE) as senders:
         running = {senders.submit(attempted, stage.target, next(chunks)) for _ in range(processes)}
         while running:
             finished, running = wait(running, 1.0, FIRST_COMPLETED)

@@ -1,13 +1,13 @@
 """Runs of several seeds: in their order, each in one of several processes."""
 
-import multiprocessing
 from collections import deque
 from collections.abc import Generator, Iterable
-from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures import Future
 from itertools import islice
 
 from cordwood.chaos.sim.run import run_seed
 from cordwood.chaos.sim.run_summary import RunTotals
+from cordwood.chaos.worker_pool import worker_pool
 
 AHEAD = 2
 """Seeds of each process that run or wait: the process has the next seed when it ends one."""
@@ -23,7 +23,7 @@ def run_seeds(seeds: Iterable[int], seconds: float, jobs: int) -> Generator[tupl
         for seed in seeds:
             yield seed, _totals(seed, seconds)
         return
-    pool = ProcessPoolExecutor(jobs, multiprocessing.get_context("spawn"))
+    pool = worker_pool(jobs)
     left = iter(seeds)
     begun: deque[tuple[int, Future[RunTotals]]] = deque()
     try:

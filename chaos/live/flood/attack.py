@@ -1,15 +1,14 @@
 """Attacks on a cluster, from processes of low priority: a scenario, a flood, or one shot."""
 
-import multiprocessing
-import os
 import time
 from collections.abc import Callable, Iterator
-from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from concurrent.futures import FIRST_COMPLETED, Future, wait
 from dataclasses import dataclass
 
 from cordwood.chaos.live.flood.aim import FloodTarget
 from cordwood.chaos.live.flood.scenarios import SCENARIOS, Served
 from cordwood.chaos.live.flood.shots import Shot, ShotRange, announced, send_chunk
+from cordwood.chaos.worker_pool import worker_pool
 
 NICE = 10
 """The niceness of the senders, so that they do not take processor time from the brokers."""
@@ -29,7 +28,7 @@ class SentShots:
 
 def scenario(aims: tuple[FloodTarget, ...], name: str) -> SentShots:
     """Run one scenario against the first broker."""
-    with _processes(1) as attacker:
+    with worker_pool(1, NICE) as attacker:
         played = attacker.submit(_play, name, aims[0])
         try:
             return played.result(SCENARIO_S)
@@ -40,7 +39,7 @@ def scenario(aims: tuple[FloodTarget, ...], name: str) -> SentShots:
 def shot(aims: tuple[FloodTarget, ...], name: str) -> SentShots:
     """Repeat one shot of a flood."""
     seed, number, index = map(int, name.split("/"))
-    with _processes(1) as attacker:
+    with worker_pool(1, NICE) as attacker:
         return SentShots(
             tuple(attacker.submit(send_chunk, _chunk(aims, seed, number, range(index, index + 1))).result())
         )
@@ -59,7 +58,7 @@ def flood(
     The time begins once the attackers' processes run: on a loaded machine they need seconds to start.
     """
     shots: list[Shot] = []
-    with _processes(processes) as attackers:
+    with worker_pool(processes, NICE) as attackers:
         wait([attackers.submit(_started) for _ in range(processes)])
         end_s = time.monotonic() + seconds
         chunks = _chunks(aims, seed, end_s)
@@ -72,10 +71,6 @@ def flood(
                     under_way.add(attackers.submit(send_chunk, next(chunks)))
             sent()
     return SentShots(tuple(shots))
-
-
-def _processes(count: int) -> ProcessPoolExecutor:
-    return ProcessPoolExecutor(count, multiprocessing.get_context("spawn"), os.nice, (NICE,))
 
 
 def _started() -> None:
