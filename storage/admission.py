@@ -22,12 +22,14 @@ from cordwood.storage.types import NO_PRODUCER_ID
 def admit(batch: Bytes, header: BatchHeader, config: LogConfig, now_ms: int, *, is_own: bool = False) -> None:
     """Raises BatchTooLarge, InvalidTimestamp or InvalidRecord for a batch that this topic does not take.
 
-    The rules are Kafka's (`LogValidator`): one batch, its offsets without gaps, nothing that only brokers write. With
-    `is_own`, this broker wrote it, and its producer may have no sequence numbers.
+    The rules are Kafka's (`LogValidator`): one batch, its offsets from 0 on without gaps, nothing that only brokers
+    write. With `is_own`, this broker wrote it, and its producer may have no sequence numbers.
     """
     size = len(batch)
     if size != LENGTH_PREFIX_BYTES + header.length:
         raise InvalidRecord("a produce request holds exactly one batch for each partition")
+    if header.base_offset != 0:
+        raise InvalidRecord(f"the base offset of a produced batch is 0, and not {header.base_offset}")
     if size > config.batch_bytes_max:
         raise BatchTooLarge(f"a batch of {size} bytes exceeds max.message.bytes, which is {config.batch_bytes_max}")
     if header.record_count <= 0 or header.record_count != header.last_offset_delta + 1:

@@ -33,7 +33,7 @@ class LogConfig:
     """Whether retention may delete segments (`cleanup.policy` has `delete`)."""
     log_append_time: bool = False
     timestamp_before_max_ms: int = (1 << 63) - 1
-    timestamp_after_max_ms: int = (1 << 63) - 1
+    timestamp_after_max_ms: int = 3600 * 1000
     min_compaction_lag_ms: int = 0
     max_compaction_lag_ms: int = (1 << 63) - 1
     min_cleanable_dirty_ratio: float = 0.5

@@ -76,7 +76,7 @@ def opened(
         cluster = LocalCluster(
             place,
             brokers,
-            settings=bit_flip.SETTINGS,
+            settings={**bit_flip.SETTINGS, **clocks.SETTINGS},
             hosts={id_: nets.address(id_) for id_ in ids} if nets else None,
             inside={id_: (*(nets.inside(id_) if nets else ()), *(times[id_].inside if times else ())) for id_ in ids},
             disks={id_: disk.path for id_, disk in file_systems.items()},

@@ -13,7 +13,7 @@ from cordwood.cluster.config.cleaner_settings import CleanerSettings
 from cordwood.cluster.config.group_settings import GroupDefaults
 from cordwood.cluster.config.http_settings import HttpSettings
 from cordwood.cluster.config.link_settings import LinkSettings
-from cordwood.cluster.config.setting import DAY_MS, KIB, MIB, SECOND_MS, Setting, setting, topic_default
+from cordwood.cluster.config.setting import DAY_MS, HOUR_MS, KIB, MIB, SECOND_MS, Setting, setting, topic_default
 from cordwood.cluster.config.share_settings import ShareGroupSettings
 from cordwood.cluster.config.throttle_settings import ThrottleSettings
 from cordwood.cluster.config.tls_settings import TlsSettings
@@ -447,7 +447,9 @@ class Settings(
         LONG_MAX, long(0), "The largest time by which a record's timestamp may be older than the broker's clock."
     )
     log_message_timestamp_after_max_ms: int = topic_default(
-        LONG_MAX, long(0), "The largest time by which a record's timestamp may be ahead of the broker's clock."
+        HOUR_MS,
+        long(0),
+        "The largest time by which a record's timestamp may be ahead of the broker's clock (KIP-1030).",
     )
 
     def value_of(self, key: str) -> Value:

@@ -27,7 +27,7 @@ LOG_START_FROM = 5
 RACK_FROM = 11
 FLEXIBLE_FROM = HAND_WRITTEN[ApiKey.FETCH]
 TOPIC_IDS_FROM = 13
-READ_UNCOMMITTED, READ_COMMITTED = 0, 1
+READ_UNCOMMITTED, READ_COMMITTED = ISOLATION_LEVELS = 0, 1
 """Isolation levels."""
 REPLICA_STATE_TAG = 1
 NEGATIVE_FROM = 0x80
@@ -54,7 +54,8 @@ class FetchRequest(NamedTuple):
     wanted: list[tuple[PartitionKey, FetchedPartition]]
     forgotten: list[PartitionKey]
     rack: str = ""
-    is_read_committed: bool = False
+    isolation: int = READ_UNCOMMITTED
+    """An isolation level, or a number that is none."""
     is_replica: bool = False
     """Whether the sender claims to be a follower. Cordwood's followers send no Fetch: it is a client."""
 
@@ -76,6 +77,9 @@ def _read(version: int, frame: memoryview, position: int) -> Steps[FetchRequest]
         is_replica = frame[position] < NEGATIVE_FROM
         position += _INDEX.size
     wait_ms, bytes_min, bytes_max, isolation = _LIMITS.unpack_from(frame, position)
+    if version < SESSIONS_FROM and isolation not in ISOLATION_LEVELS:
+        # These versions have no error code for the request as a whole.
+        raise Malformed(f"there is no isolation level {isolation}")
     position += _LIMITS.size
     session_id, session_epoch = NO_SESSION, FULL_EPOCH
     if version >= SESSIONS_FROM:
@@ -91,7 +95,6 @@ def _read(version: int, frame: memoryview, position: int) -> Steps[FetchRequest]
         if version > REPLICA_ID_UNTIL and position < len(frame) and frame[position]:
             is_replica = _is_replica(frame, position)
     everything = list(wanted.items())
-    is_committed = isolation == READ_COMMITTED
     return FetchRequest(
         wait_ms,
         bytes_min,
@@ -101,7 +104,7 @@ def _read(version: int, frame: memoryview, position: int) -> Steps[FetchRequest]
         everything,
         forgotten,
         rack or "",
-        is_committed,
+        isolation,
         is_replica,
     )
 

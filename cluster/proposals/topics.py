@@ -41,7 +41,7 @@ NAME_RULE = "1 to 249 of a-z, A-Z, 0-9, '.', '_' and '-', and not '.' or '..'"
 def check_name(name: str) -> None:
     """Raise Refused(INVALID_TOPIC_EXCEPTION) for an invalid name.
 
-    `a.b` and `a_b` may both exist: they collide only in names of metrics.
+    `a.b` and `a_b` may both exist: they collide only in the names of Kafka's metrics.
     """
     if name in (".", "..") or not _NAME.fullmatch(name):
         message = f"Topic name is invalid: it must be {NAME_RULE}."

@@ -67,6 +67,9 @@ _GENERAL = """
   and the log has the reason.
 - Partitions, groups and resources that a request names several times are described once. As in Kafka, ListOffsets
   refuses duplicate partitions.
+- `a.b` and `a_b` may both be topics. Kafka refuses the second of them, because its metrics would have the same names;
+  metrics here have the topic as a label.
+- `segment.bytes` may be as small as 14 bytes; Kafka 4 requires 1 MiB (KIP-1030).
 - The session timeout of a group member may be as short as one second (`group.min.session.timeout.ms`), and a new group
   does not wait for more members before its first rebalance (`group.initial.rebalance.delay.ms`), except in a cluster of
   `cordwood up`.

@@ -29,6 +29,7 @@ def test_a_sound_batch_is_let_in() -> None:
     ("header", "reason"),
     [
         (HEADER._replace(length=HEADER.length - 1), "exactly one batch"),
+        (HEADER._replace(base_offset=1), "the base offset of a produced batch is 0, and not 1"),
         (HEADER._replace(last_offset_delta=2), "2 records for 3 offsets"),
         (HEADER._replace(record_count=0, last_offset_delta=-1), "0 records"),
         (HEADER._replace(attributes=5), "unknown codec 5"),

@@ -20,7 +20,14 @@ from cordwood.storage.records import Record, encode
 
 HEAD = struct.Struct(">hhih")
 BATCH = encode([Record(0, 1_700_000_000_000, None, b"value")])
-SETTINGS = {"max_bytes": 1 << 20, "partition_max_bytes": 1 << 20, "replica_id": -1, "acks": -1, "session_epoch": -1}
+SETTINGS = {
+    "max_bytes": 1 << 20,
+    "partition_max_bytes": 1 << 20,
+    "replica_id": -1,
+    "acks": -1,
+    "session_epoch": -1,
+    "isolation_level": 0,
+}
 """Values of fields that make the request meaningful. Other fields are 0 or the number of their item."""
 
 

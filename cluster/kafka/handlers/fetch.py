@@ -1,6 +1,7 @@
 """Fetch (1): committed record batches below the high watermark, immediately or as a long poll, with fetch sessions.
 
-With read_committed, only batches below the last stable offset, and the aborted transactions among them (KIP-98).
+With read_committed, only batches below the last stable offset, and the aborted transactions among them (KIP-98). An
+unknown isolation level is refused with INVALID_REQUEST; Kafka answers UNKNOWN_SERVER_ERROR.
 
 Version notes: 5 adds the log start offset; 6 KAFKA_STORAGE_ERROR in place of NOT_LEADER_OR_FOLLOWER; 7 fetch sessions
 (KIP-227); 9 the leader epoch (KIP-320); 11 the client's rack and the preferred read replica (KIP-392); 13 names topics
@@ -26,7 +27,13 @@ from cordwood.cluster.kafka.client_throttle import ClientThrottle
 from cordwood.cluster.kafka.codec import RequestHead
 from cordwood.cluster.kafka.connection import Connection
 from cordwood.cluster.kafka.fetch_access import Find, decide_for, guarded
-from cordwood.cluster.kafka.fetch_request import TOPIC_IDS_FROM, FetchRequest, read_fetch
+from cordwood.cluster.kafka.fetch_request import (
+    ISOLATION_LEVELS,
+    READ_COMMITTED,
+    TOPIC_IDS_FROM,
+    FetchRequest,
+    read_fetch,
+)
 from cordwood.cluster.kafka.fetch_response import LEADERS_FROM, NOTHING, Row, encode, encode_error
 from cordwood.cluster.kafka.fetch_sessions import (
     FULL_EPOCH,
@@ -138,6 +145,9 @@ class FetchHandler:
         self._begin(head, request, slot)
 
     def _begin(self, head: RequestHead, request: FetchRequest, slot: Slot) -> None:
+        if request.isolation not in ISOLATION_LEVELS:
+            self._refuse(head, slot, ErrorCode.invalid_request)
+            return
         try:
             session, is_incremental = self._session(request, slot.connection, has_ids=head.version >= TOPIC_IDS_FROM)
         except SessionNotFound:
@@ -251,7 +261,7 @@ class DelayedFetch:
     ) -> None:
         self._fetching, self._head, self._slot = fetching, head, slot
         self._wanted, self._session, self._is_incremental = wanted, session, is_incremental
-        self._rack, self._is_read_committed = request.rack, request.is_read_committed
+        self._rack, self._is_read_committed = request.rack, request.isolation == READ_COMMITTED
         self._is_replica = request.is_replica
         self._find: Find = fetching.find
         self._wait_s = request.wait_ms / 1000

@@ -1,6 +1,7 @@
 """ListOffsets (2): the log start offset, the high watermark, or the offset of a timestamp.
 
-With read_committed, the last stable offset is the end instead of the high watermark (KIP-98).
+With read_committed, the last stable offset is the end instead of the high watermark (KIP-98). An unknown isolation
+level is refused with INVALID_REQUEST; Kafka answers UNKNOWN_SERVER_ERROR.
 
 Version notes: 2 adds the isolation level; 4 the leader epoch (KIP-320); 5 OFFSET_NOT_AVAILABLE in place of
 LEADER_NOT_AVAILABLE (KIP-207); 7 the maximum timestamp (KIP-734); 8 the earliest local, 9 the latest tiered and 11 the
@@ -17,7 +18,7 @@ from kio.schema.list_offsets.v11.response import ListOffsetsPartitionResponse, L
 
 from cordwood.cluster.kafka.api_keys import ApiKey
 from cordwood.cluster.kafka.call import NO_THROTTLE, Call
-from cordwood.cluster.kafka.fetch_request import READ_COMMITTED
+from cordwood.cluster.kafka.fetch_request import ISOLATION_LEVELS, READ_COMMITTED
 from cordwood.cluster.kafka.refusals import EXPECTED, code_of
 from cordwood.cluster.kafka.rights import DESCRIBE, TOPIC, Right, Rights
 from cordwood.cluster.kafka.rows import rows
@@ -53,8 +54,12 @@ async def handle(request: ListOffsetsRequest, call: Call) -> ListOffsetsResponse
     async for topic, wanted in call.turns.within(_asked(request)):
         times[topic, wanted.partition_index] += 1
     debugs, is_read_committed = request.replica_id == DEBUGGER, request.isolation_level == READ_COMMITTED
+    is_known_level = request.isolation_level in ISOLATION_LEVELS
     found: list[Found | ErrorCode] = []
     async for topic, wanted in call.turns.within(_asked(request)):
+        if not is_known_level:
+            found.append(ErrorCode.invalid_request)
+            continue
         # As in Kafka, a partition that the request names several times is invalid.
         is_asked_once = times[topic, wanted.partition_index] == 1
         if is_asked_once or not call.may(DESCRIBE, TOPIC, topic):

@@ -5,7 +5,7 @@ from dataclasses import replace
 from uuid import UUID
 
 import pytest
-from fetch_requests import READ_COMMITTED, READ_UNCOMMITTED, Session, fetch, fetch_one, rows, send, wanted
+from fetch_requests import READ_COMMITTED, READ_UNCOMMITTED, Session, fetch, fetch_one, fields, rows, send, wanted
 from handlers_fixture import MB, OF_APPENDS, HandlersStory, Provocations, tell
 from kio.schema.errors import ErrorCode
 from peer_fixture import FOLLOWER
@@ -52,6 +52,27 @@ def test_a_fetch_within_a_batch_returns_all_of_it() -> None:
         partition.append(encode([Record(0, NOW_MS, b"k", value.encode()) for value in "abc"]), NOW_MS)
         await broker.commit("d")
         assert (await fetch_one(broker, 2)).values == [(0, "a"), (1, "b"), (2, "c"), (3, "d")]
+
+    tell(story)
+
+
+@pytest.mark.parametrize("version", [7, 12, 18])
+@pytest.mark.parametrize("isolation", [-1, 2])
+def test_an_unknown_isolation_level_is_refused(isolation: int, version: int) -> None:
+    async def story(broker: HandlersStory) -> None:
+        broker.elect()
+        response = await fetch(broker, wanted(), version=version, isolation=isolation)
+        assert (response.error_code, response.responses) == (ErrorCode.invalid_request, ())
+
+    tell(story)
+
+
+def test_an_unknown_isolation_level_closes_the_connection_where_a_response_has_no_error_code() -> None:
+    async def story(broker: HandlersStory) -> None:
+        broker.elect()
+        broker.client.send(handler.KEY, 6, **fields([wanted()], isolation=2))
+        await asyncio.sleep(0)
+        assert not broker.client.is_open
 
     tell(story)
 
@@ -488,6 +509,12 @@ async def _place(broker: HandlersStory, topic: str, epoch: int) -> ErrorCode:
 
 
 PROVOKED.of_places(_place)
+
+
+@PROVOKED.of(ErrorCode.invalid_request)
+async def _unknown_isolation_level(broker: HandlersStory) -> ErrorCode:
+    code: ErrorCode = (await fetch(broker, wanted(), isolation=2)).error_code
+    return code
 
 
 def test_every_error_code_of_the_handler_is_provoked() -> None:

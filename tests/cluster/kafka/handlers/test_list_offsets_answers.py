@@ -75,6 +75,15 @@ def append(broker: HandlersStory, *batches: bytes) -> None:
         broker.held().append(batch, NOW_MS)
 
 
+@pytest.mark.parametrize("isolation", [-1, 2])
+def test_an_unknown_isolation_level_is_refused(isolation: int) -> None:
+    async def story(broker: HandlersStory) -> None:
+        broker.elect()
+        assert (await ask(broker, LATEST, isolation=isolation)).code is ErrorCode.invalid_request
+
+    tell(story)
+
+
 @pytest.mark.parametrize("isolation", [READ_UNCOMMITTED, READ_COMMITTED])
 def test_the_end_is_where_all_is_committed(isolation: int) -> None:
     async def story(broker: HandlersStory) -> None:
