@@ -10,7 +10,7 @@ from confluent_kafka import KafkaException
 
 from cordwood.chaos.checks.anomaly import Anomaly
 from cordwood.chaos.live.brokers import NotInTime
-from cordwood.chaos.live.faults.fault import ActiveFaults, Fault
+from cordwood.chaos.live.faults.fault import AT_ONCE_MAX, ActiveFaults, Fault
 from cordwood.chaos.live.figures import Figures, ValueLimit
 from cordwood.chaos.live.file_systems import CannotMount
 from cordwood.chaos.live.load_clients import LiveClients, LoadOnCluster
@@ -111,8 +111,9 @@ class Campaign:
         time.sleep(max(until_s - self.now_s, 0))
 
     def _take(self, step: Step, until_s: float) -> None:
-        """Run one step of the plan. Undo the previous fault first, unless this step joins it."""
-        if not step.is_joined or self._state().is_alone:
+        """Run one step of the plan. Undo the previous faults first, unless this step joins one."""
+        # Two victims may leave no controller: then none can be found that is to be a victim.
+        if not step.is_joined or self._state().is_alone or len(self.struck) >= AT_ONCE_MAX:
             self.undo()
         time.sleep(step.quiet_s)
         fault = self.target.faults[step.fault]

@@ -1,14 +1,22 @@
 """The plan of a live run: determined by its seed, with every fault in turn, and a bound on simultaneous faults."""
 
 import random
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from itertools import islice
+from pathlib import Path
 
-from cordwood.chaos.live.brokers import LiveCluster
-from cordwood.chaos.live.faults.fault import ActiveFaults
+import pytest
+
+from cordwood.chaos.live import campaign
+from cordwood.chaos.live.brokers import LiveCluster, NotInTime
+from cordwood.chaos.live.campaign import Campaign
+from cordwood.chaos.live.faults.fault import ActiveFaults, Fault
 from cordwood.chaos.live.faults.processes import Kill, RollingRestart
-from cordwood.chaos.live.plan import TargetRole, steps
+from cordwood.chaos.live.load_clients import LoadOnCluster
+from cordwood.chaos.live.plan import Step, TargetRole, steps
 from cordwood.chaos.live.rounds import probe_of
-from cordwood.chaos.live.target import FAULTS
+from cordwood.chaos.live.target import FAULTS, FaultTarget
 from cordwood.cluster.coordination.topic import partition_of
 
 
@@ -43,3 +51,55 @@ def test_no_more_strikes_at_once_than_promised() -> None:
     assert not kill.may_apply(ActiveFaults(frozenset({"kill"}), frozenset({1})), [2])
     assert not restart.may_apply(one_paused, [2])
     assert not kill.may_apply(ActiveFaults(frozenset({"wipe"}), frozenset({1}), is_alone=True), [2])
+
+
+class ThreeVoters(LiveCluster):
+    """A cluster without processes. It has no controller while two of its brokers are under a fault."""
+
+    def __init__(self) -> None:
+        self.struck: set[int] = set()
+
+    @property
+    def ids(self) -> list[int]:
+        return [1, 2, 3]
+
+    @property
+    def bootstrap(self) -> str:
+        return "127.0.0.1:1"
+
+    def controller(self) -> int:
+        if len(self.struck) > 1:
+            raise NotInTime("a controller did not come")
+        return next(id_ for id_ in self.ids if id_ not in self.struck)
+
+
+@dataclass
+class Strike(Fault):
+    """A fault that only notes its victims."""
+
+    name: str  # type: ignore[misc]
+    cluster: ThreeVoters
+    victims: list[int] = field(default_factory=list)
+
+    def strike(self, victims: Sequence[int], _rng: random.Random, /) -> str:
+        self.victims += victims
+        self.cluster.struck |= set(victims)
+        return "struck"
+
+    def heal(self, victims: Sequence[int], /) -> None:
+        self.cluster.struck -= set(victims)
+
+
+def test_no_controller_is_looked_for_while_two_voters_are_struck(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cluster = ThreeVoters()
+    faults = {name: Strike(name, cluster) for name in ("one", "two", "three")}
+    run = Campaign(FaultTarget("none", cluster, faults, None), LoadOnCluster("t", 1), tmp_path, lambda _line: None)
+    monkeypatch.setattr(run, "served", lambda *_: None)
+    monkeypatch.setattr(run, "committed", lambda *_: None)
+    monkeypatch.setattr(cluster, "wait_in_sync", lambda *_: None)
+    joined = [Step(name, TargetRole.CONTROLLER, 0.0, 0.0, is_joined=True) for name in faults]
+    monkeypatch.setattr(campaign, "steps", lambda *_: iter(joined))
+    run._inject(0.01)
+    assert [fault.victims for fault in faults.values()] == [[1], [2], [1]]
