@@ -9,6 +9,7 @@ from replica_fixture import ME, NOW_MS, TOPIC_ID, Waiting
 from roles_fixture import RolesFixture, stamped
 from virtual_time import run
 
+from cordwood.chaos.sim.values import batch_of
 from cordwood.replication import frames
 from cordwood.replication.assignment import Assignment
 from cordwood.replication.frames import FollowRequest, PushKind, PushRow, Start
@@ -280,7 +281,10 @@ def test_a_follower_carries_on_the_producers_of_its_leaders() -> None:
         partition = following.partition
         await broker.truncate(partition, 2)
         broker.elect(epoch=2)
-        again = [partition.append(batch, NOW_MS) for batch in sent]
+        # As the producer sends them, to the next leader.
+        again = [
+            partition.append(batch_of(str(number), producer=7, epoch=0, sequence=number), NOW_MS) for number in range(3)
+        ]
         assert [(each.base_offset, each.is_duplicate) for each in again] == [(0, True), (1, True), (2, False)]
         epochs = [header.leader_epoch for header in headers(partition.log.read(0, 1 << 20, 3))]
         assert epochs == [1, 1, 2]
