@@ -336,7 +336,7 @@ class Repairs:
         """Rewrite what could not be written. No check may find it again: its log writes some of these files, too."""
         waiting, self._not_rewritten = self._not_rewritten, []
         for partition, damage in waiting:
-            if partition.is_deleted or is_deleted(partition.log, damage):
+            if _is_gone(partition, damage):
                 self._register.done(damage)
             elif not partition.is_offline:
                 self._tasks.spawn(self._rewrite(partition, damage))
@@ -344,7 +344,7 @@ class Repairs:
     def _finish_returned(self) -> None:
         for partition in list(filter(self._is_idle, self._pending_repairs)):
             pending = self._pending_repairs[partition]
-            gone = [one for one in pending.damage if partition.is_deleted or is_deleted(partition.log, one)]
+            gone = [one for one in pending.damage if _is_gone(partition, one)]
             self._finish(gone)
             pending.damage = [one for one in pending.damage if one not in gone]
             if not pending.damage:
@@ -358,6 +358,11 @@ class Repairs:
     def _finish(self, damage: Iterable[DamagedLog]) -> None:
         for done in damage:
             self._register.done(done)
+
+
+def _is_gone(partition: Partition, damage: DamagedLog) -> bool:
+    """Return True if the damage has ended with its replica, or with the records that it is in."""
+    return partition.is_deleted or is_deleted(partition.log, damage)
 
 
 def _may_follow(partition: Partition) -> bool:

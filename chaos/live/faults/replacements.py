@@ -9,6 +9,7 @@ import shutil
 import subprocess
 import sys
 import time
+from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
@@ -46,30 +47,44 @@ class Replacement(Fault):
 
 
 @dataclass(slots=True)
-class DiskReplacement(Replacement):
-    """A broker that starts with empty disks: it is killed meanwhile, or one that it fetches from."""
+class DataReplacement(Replacement):
+    """A broker that starts without data that it had: it is killed meanwhile, or one that it fetches from."""
 
-    name: ClassVar[str] = "disk-replacement"
+    lack: ClassVar[str]
+    """What the broker starts with, or without."""
 
     def strike(self, victims: Sequence[int], rng: random.Random, /) -> str:
         [victim] = victims
-        self.cluster.wiped(victim)
+        self.lose(victim)
         self.cluster.brokers[victim].begin()
-        return f"started with empty disks, {self.kill_one_of([victim, *self.cluster.ids], rng)}"
+        return f"started {self.lack}, {self.kill_one_of([victim, *self.cluster.ids], rng)}"
+
+    @abstractmethod
+    def lose(self, victim: int) -> None:
+        """Kill the broker, and delete its data."""
 
 
 @dataclass(slots=True)
-class DirectoryReplacement(Replacement):
-    """A broker that starts without the contents of its second log directory: it is killed meanwhile, or another is."""
+class DiskReplacement(DataReplacement):
+    """A broker that starts with empty disks."""
+
+    name: ClassVar[str] = "disk-replacement"
+    lack: ClassVar[str] = "with empty disks"
+
+    def lose(self, victim: int) -> None:
+        self.cluster.wiped(victim)
+
+
+@dataclass(slots=True)
+class DirectoryReplacement(DataReplacement):
+    """A broker that starts without the contents of its second log directory."""
 
     name: ClassVar[str] = "directory-replacement"
+    lack: ClassVar[str] = "without its second directory"
 
-    def strike(self, victims: Sequence[int], rng: random.Random, /) -> str:
-        [victim] = victims
+    def lose(self, victim: int) -> None:
         self.cluster.brokers[victim].kill()
         shutil.rmtree(self.cluster.second_disks[victim])
-        self.cluster.brokers[victim].begin()
-        return f"started without its second directory, {self.kill_one_of([victim, *self.cluster.ids], rng)}"
 
 
 @dataclass(slots=True)

@@ -487,8 +487,8 @@ MUTANTS = (
     Mutant(
         "deleted-lost-ends-stay-reported",
         "cluster/repairs/repairs.py",
-        "if partition.is_deleted or is_deleted(partition.log, one)]",
-        "if partition.is_deleted]",
+        "return partition.is_deleted or is_deleted(partition.log, damage)\n",
+        "return partition.is_deleted\n",
         "A lost end ends with the records that it is in (rule 8).",
         "With one replica, a lost end is reported until the broker restarts, whatever an operator does.",
         Scenario.BROKERS,
