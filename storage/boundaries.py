@@ -48,13 +48,19 @@ def _end_before(segment: Segment, position: int) -> int:
     return header.end
 
 
-def headers_from(segments: Iterable[Segment], offset: int) -> Iterator[tuple[Segment, int, BatchHeader]]:
-    """Yield segment, position and header of each batch from the one with `offset` on. Blocks on the disk.
+def headers_from(segments: Iterable[Segment], offset: int, end: int) -> Iterator[tuple[Segment, int, BatchHeader]]:
+    """Yield segment, position and header of each batch from the one with `offset` up to `end`. Blocks on the disk.
 
-    Raises DamagedLog.
+    Raises DamagedLog if one of them is damaged or missing, after those before it.
     """
     for segment in segments:
-        if segment.end_offset > offset:
-            start = segment.locate(offset) if segment.base_offset < offset else 0
-            for position, header in segment.headers(start, segment.size):
-                yield segment, position, header
+        if segment.base_offset >= end:
+            break
+        if segment.end_offset <= offset:
+            continue
+        if segment.is_lost:
+            raise DamagedLog(segment.path, 0, "the records are missing")
+        start = segment.locate(offset) if segment.base_offset < offset else 0
+        stop = segment.size if segment.end_offset <= end else batch_boundary(segment, end)[1]
+        for position, header in segment.headers(start, stop):
+            yield segment, position, header

@@ -94,6 +94,14 @@ def _continue_after(log: Log, end: int) -> None:
         log.log_start = 0
 
 
+def _move_aborted(former: Segment, lost: Segment) -> None:
+    """Move the aborted transactions of lost markers, which a checkpoint has, to the segment of the lost offsets."""
+    rows = [row for row in former.aborted.rows() if row.marker_offset >= lost.base_offset]
+    if rows:
+        former.aborted.truncate(lost.base_offset)
+        lost.aborted.replace(rows)
+
+
 class _Opening:
     def __init__(
         self, log: Log, mark: FlushedOffset | None, now_ms: int, active: ActiveSegment | None, flushed_end: int
@@ -147,13 +155,19 @@ class _Opening:
     def _reserve(self, base: int, end: int, known: ActiveSegment | None = None) -> Segment:
         """Add and return a segment of lost offsets: later checkpoints list it, and so each start reports the loss."""
         log = self._log
-        if log.segments and log.segments[-1].base_offset == base:
-            # A file without any batch. Another segment of the same name takes its place.
-            log.segments.pop().release()
-        transactions = known or ActiveSegment(log.producers.transactions.first_undecided(base))
-        row = SealedSegment(base, end, 0, UNKNOWN_TIMESTAMP, *transactions)
+        former = log.segments[-1] if log.segments else None
+        if known is None:
+            # Markers in the lost records end transactions that were ongoing here, which the producers need not know.
+            undecided = log.producers.transactions.first_undecided(base)
+            known = ActiveSegment(undecided if former is None else min(undecided, former.aborted.undecided))
+        row = SealedSegment(base, end, 0, UNKNOWN_TIMESTAMP, *known)
         lost = Segment.listed(log.disk, log.directory, row, log.config.index_interval_bytes, log.opened)
         lost.is_lost = True
+        if former is not None and former.aborted.is_in_memory:
+            _move_aborted(former, lost)
+        if former is not None and former.base_offset == base:
+            # A file without any batch. Another segment of the same name takes its place.
+            log.segments.pop().release()
         log.segments.append(lost)
         return lost
 
@@ -270,24 +284,20 @@ class _Opening:
         """Add producers and epochs of the indexed batches after the recovery point."""
         if segment.end_offset <= self._replay_from:
             return
-        index, stop = segment.index, segment.size
+        index = segment.index
         row = max(index.row_of_offset(self._replay_from - segment.base_offset), 0)
         start = index.end_of_row(row - 1)
         while start < segment.size:
             try:
-                for position, header in segment.headers(start, stop):
+                for position, header in segment.headers(start, segment.size):
                     self._note(segment, position, header)
                     start = position + header.size
-                stop = segment.size
             except DamagedLog as damaged:
-                if damaged.position > start:
-                    stop = damaged.position
-                    continue
                 # The batches after it are sound: if no other replica is, the log goes on with them.
                 interval = index[index.row_of_position(start)]
                 offset = segment.base_offset + interval.offset
                 self._damaged(segment.path, interval.position, damaged.what, offset, segment.end_offset)
-                start, stop = interval.end, segment.size
+                start = interval.end
 
     def _check_batch(self, segment: Segment, header: BatchHeader) -> None:
         """Check offset and leader epoch, which the batch's checksum does not cover. Raises CorruptBatch."""

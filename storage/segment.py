@@ -288,10 +288,19 @@ class Segment:
         return self._after_gap(interval.end, offset)
 
     def headers(self, start: int, stop: int) -> Iterator[tuple[int, BatchHeader]]:
-        """Yield position and verified header of each batch between two boundaries. Blocks. Raises as `read`."""
+        """Yield position and verified header of each batch between two boundaries. Blocks.
+
+        Raises as `read`, after all batches before the damage.
+        """
         while start < stop:
             end = self.piece_end(start, stop, SCAN_BYTES)
-            data = self.read(start, end)
+            try:
+                data = self.read(start, end)
+            except DamagedLog as damage:
+                if damage.position <= start:
+                    raise
+                end = damage.position
+                data = self.read(start, end)
             at = 0
             while at < len(data):
                 header = peek(data, at)

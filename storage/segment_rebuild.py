@@ -55,7 +55,7 @@ class SegmentRebuild:
         self._due = self._last_end = segment.base_offset
         self._has_gaps = log.config.compacted or segment.generation > 0
         """Whether other replicas may have compacted the fetched range more or less than this one."""
-        self._truncations, self._has_fetched = log.truncations, False
+        self._truncations, self._has_fetched, self._has_fetched_markers = log.truncations, False, False
         self._fetched: list[tuple[Missing, list[EpochStart]]] = []
         """Ranges that were fetched, with the epochs of their batches."""
         self._aborted: dict[Segment, list[AbortedRow]] = {}
@@ -93,7 +93,7 @@ class SegmentRebuild:
         new.seal()
         new.file.sync()
         new.save_index(sync=True)
-        if self._has_gaps and self._has_fetched:
+        if (self._has_gaps and self._has_fetched) or self._has_fetched_markers:
             self._find_aborted(new)
         if new.generation != old.generation:
             rows = self._aborted.pop(new, None)
@@ -130,6 +130,7 @@ class SegmentRebuild:
         assert self._new is not None, "a range is known to be missing once the copy has reached it"
         taken = self._checked_batches(missing, data)
         self._has_fetched = True
+        self._has_fetched_markers |= any(header.is_control for header in taken)
         if not self._fetched or self._fetched[-1][0] != missing:
             self._fetched.append((missing, []))
         self._fetched[-1][1].extend(EpochStart(LeaderEpoch(one.leader_epoch), Offset(one.base_offset)) for one in taken)
@@ -181,7 +182,8 @@ class SegmentRebuild:
     def _find_aborted(self, new: Segment) -> None:
         """Find the aborted transactions again that batches of another replica may belong to. Blocks on the disk.
 
-        This replica may have removed their data, and their rows in the aborted indexes of this and of later segments.
+        This replica may have removed their data, and their rows in the aborted indexes of this and of later segments,
+        or recovery has not seen their markers.
         """
         log, old = self._log, self._segment
         new.aborted.undecided = old.aborted.undecided

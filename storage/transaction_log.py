@@ -67,14 +67,14 @@ def must_read_again(producers: Producers, end: int) -> bool:
 def producers_again(log: "Log", segment: Segment, end: int, again: Producers | None = None) -> Producers | None:
     """Return the states of transactional producers at `end`, in `segment`, before a truncation to `end`.
 
-    None if those in memory suffice; `again` if they have been read. Blocks on the disk. Damaged batches are left out.
+    None if those in memory suffice; `again` if they have been read. Blocks on the disk. Raises DamagedLog: without the
+    batches before `end` it is unknown which transactions are ongoing there.
     """
     if again is not None or not must_read_again(log.producers, end):
         return again
     producers = Producers()
-    with suppress(DamagedLog):
-        for _ in _rows_again(log.segments, segment, end, producers):
-            pass
+    for _ in _rows_again(log.segments, segment, end, producers):
+        pass
     return producers
 
 
@@ -99,12 +99,9 @@ def restore_aborted(log: "Log", segment: Segment, end: int) -> None:
 
 def _rows_again(segments: Sequence[Segment], segment: Segment, end: int, producers: Producers) -> Iterator[AbortedRow]:
     """Record the batches below `end` from where no transaction of interest began before, and yield what they abort."""
-    for place, position, header in headers_from(segments, segment.aborted.undecided):
-        base = header.base_offset
-        if base >= end:
-            break
+    for place, position, header in headers_from(segments, segment.aborted.undecided, end):
         if header.is_transactional:
             marker = marker_of(place, position, header)
-            row = record_in(producers, header, base, header.end, header.max_timestamp, marker)
+            row = record_in(producers, header, header.base_offset, header.end, header.max_timestamp, marker)
             if row is not None:
                 yield row

@@ -109,7 +109,7 @@ class Life:
         assert len(found) >= self.sure, f"promise 1: {self.sure} were flushed, and {len(found)} are there"
         self.values, self.sure = found, len(found)
         assert (log.log_start, log.log_end) == (self.start, self.start + len(found))
-        for _, _, header in headers_from(log.segments, log.log_start):
+        for _, _, header in headers_from(log.segments, log.log_start, log.log_end):
             epoch = log.epochs.epoch_at(header.base_offset)
             assert epoch == header.leader_epoch, f"rule 4: offset {header.base_offset} is of another epoch than {epoch}"
 

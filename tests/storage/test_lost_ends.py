@@ -65,6 +65,46 @@ def test_the_lost_end_is_refetched_with_the_epochs_that_it_had(how: str) -> None
     assert [tuple(entry) for entry in log.log.epochs] == [(0, 0), (1, 6), (3, 7), (4, 8)]
 
 
+def with_transactions() -> LogFixture:
+    """Return a log whose end has aborted transactions: two that began before, one in the checkpoint, one not."""
+    log = LogFixture()
+    log.append("a")
+    log.send(0, "b", producer=1, transactional=True)
+    log.send(0, "c", producer=2, transactional=True)
+    log.flush().checkpoint().append("d").abort(producer=1)
+    log.flush().checkpoint()
+    log.send(0, "e", producer=3, transactional=True)
+    for producer in (2, 3):
+        log.abort(producer=producer)
+    log.flush().disk.make_directories(STAGING)
+    return log
+
+
+@pytest.mark.parametrize("how", ["shorten", "zero", "lose"])
+def test_transactions_that_end_in_the_lost_end_are_aborted_once_it_is_refetched(how: str) -> None:
+    good, log = with_transactions(), with_transactions()
+    [segment] = log.log.segments
+    lost_at = segment.locate(3)
+    match how:
+        case "shorten":
+            log.disk.shorten(log.path(0), lost_at)
+        case "zero":
+            log.disk.zero(log.path(0), 0, segment.size)
+        case "lose":
+            log.disk.lose(log.path(0))
+    next_leader(log.reopen())
+    while damage := [one for one in verify(view_of(log.log)) if isinstance(one, DamagedLog) and one.path[-3:] == "log"]:
+        lost = next(one for one in log.log.segments if one.path == damage[0].path)
+        rebuild = SegmentRebuild(log.log, lost, STAGING)
+        for step in rebuild.steps():
+            while isinstance(step, Missing) and rebuild.due < step.end:
+                rebuild.fill(step, good.read(rebuild.due, 1, min(8, step.end)))
+        assert rebuild.replace_segment()
+    for start in range(8):
+        assert log.aborted(start, 8) == good.aborted(start, 8)
+    assert log.checkpoint().power_cut(keep=1.0).reopen().aborted() == good.aborted() == [(1, 1), (2, 2), (3, 5)]
+
+
 def test_the_loss_of_the_only_segment_deletes_nothing() -> None:
     """The log start offset of a leader is that of its followers, which may have the records."""
     log = harm(filled(), "lose")

@@ -1,7 +1,7 @@
 """LogTransactions of one log: last stable offset, aborted transactions, markers, truncation and recovery."""
 
 import pytest
-from log_fixture import DIRECTORY, LogFixture
+from log_fixture import DIRECTORY, ROOT, LogFixture
 
 from cordwood.storage import checkpoint
 from cordwood.storage.batch import TRANSACTIONAL, check
@@ -332,6 +332,61 @@ def test_a_truncation_below_the_high_watermark_reads_the_batches(log: LogFixture
         assert log.aborted() == [(2, at) for at in range(2, cut - 1, 2)]
     log.truncate(1)
     assert (log.last_stable(), log.aborted()) == (1, [])
+
+
+@pytest.mark.parametrize("restart", [False, True])
+def test_a_truncation_where_damage_begins_keeps_the_ongoing_transactions(log: LogFixture, restart: bool) -> None:
+    """A replica that lost its tail is truncated there, and its leader's markers end the transactions before it."""
+    send(log, 0, producer=1)
+    log.append(*"abcdef").flush().checkpoint()
+    send(log, 0, producer=2)
+    log.append("g")
+    send(log, 0, producer=3)
+    log.abort(producer=3)
+    log.append("h").flush()
+    [segment] = log.log.segments
+    log.disk.flip(log.path(0), segment.locate(8) + 61, 3)
+    log.reopen()
+    [damage] = log.damage
+    assert isinstance(damage, LostTail)
+    assert damage.offset == 8
+    log.log.producers.transactions.committed_to(log.end)
+    log.truncate(damage.offset)
+    if restart:
+        log.flush().checkpoint().reopen()
+    assert log.last_stable() == 0
+    log.append("g")
+    log.abort(producer=2)
+    log.abort(producer=1)
+    assert log.aborted() == [(1, 0), (2, 7)]
+
+
+@pytest.mark.parametrize("harm", ["flipped", "lost", "lost since the checkpoint"])
+def test_a_truncation_waits_for_the_repair_of_what_it_has_to_read(log: LogFixture, harm: str) -> None:
+    send(log, 0, producer=1)
+    log.flush().checkpoint().append(*["x" * 200] * 12)
+    send(log, 0, producer=2)
+    log.abort(producer=2)
+    log.flush()
+    if harm != "lost since the checkpoint":
+        log.checkpoint()
+    end, path, away = log.end - 1, log.path(log.bases[1]), f"{ROOT}/away"
+    if harm == "flipped":
+        log.disk.flip(path, 100, 3)
+    else:
+        log.disk.rename(path, away)
+        log.reopen()
+    log.log.producers.transactions.committed_to(log.end)
+    with pytest.raises(DamagedLog):
+        log.truncate(end)
+    assert (log.end, log.aborted(end)) == (end + 1, [(2, end - 1)])
+    if harm == "flipped":
+        log.disk.flip(path, 100, 3)
+    else:
+        log.disk.rename(away, path)
+        log.reopen()
+    log.truncate(end)
+    assert (log.end, log.last_stable(), log.aborted()) == (end, 0, [])
 
 
 def test_a_new_start_has_no_transactions(log: LogFixture) -> None:

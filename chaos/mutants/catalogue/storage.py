@@ -296,7 +296,7 @@ MUTANTS = (
     Mutant(
         "a-lost-segment-is-there-twice",
         "storage/log_loader.py",
-        "        if log.segments and log.segments[-1].base_offset == base:\n",
+        "        if former is not None and former.base_offset == base:\n",
         "        if False:\n",
         "A segment of lost records takes the place of a file without any batch.",
         "Two segments of a log have the same file.",
@@ -312,14 +312,10 @@ MUTANTS = (
         Scenario.LOGS,
     ),
     Mutant(
-        "the-replay-ends-at-damage",
-        "storage/log_loader.py",
-        (
-            "                if damaged.position > start:\n"
-            "                    stop = damaged.position\n"
-            "                    continue\n"
-        ),
-        "",
+        "damage-hides-what-is-before-it",
+        "storage/segment.py",
+        "                if damage.position <= start:\n                    raise\n",
+        "                raise\n",
         "Recovery replays every sound batch beside damage (rule 9).",
         "A restart knows neither producers nor leader epochs of sound batches.",
         Scenario.LOGS,

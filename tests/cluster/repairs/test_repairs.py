@@ -10,6 +10,7 @@ import pytest
 from quorum_in_memory import MetadataLog
 from replica_fixture import ME, NOW_MS, ReplicaFixture, no_leader_connections
 from structlog.testing import capture_logs
+from transactions import decide, write
 from virtual_time import run
 
 from cordwood.chaos.sim.replicas import TOPIC_ID, ReplicaCluster, run_scenario
@@ -24,6 +25,7 @@ from cordwood.replication.range_reads import RangeReader
 from cordwood.replication.refusal import PartitionRefused
 from cordwood.replication.scrubber import PASS_S
 from cordwood.replication.truncation import Truncations
+from cordwood.storage.batch import HEADER_BYTES
 
 VALUES = [f"value-{number}" for number in range(60)]
 FOUND_S = 30.0
@@ -187,12 +189,7 @@ def test_a_repair_that_ends_unexpectedly_is_tried_again_and_meanwhile_the_replic
         lose_tail(cluster, broker)
         cluster.start(broker)
         replica = cluster.replica(broker)
-
-        def stumble(path: str) -> None:
-            if path == "/data/flushed":
-                raise RuntimeError("can't start new thread")
-
-        cluster.disks[broker].on_sync, sound = stumble, cluster.disks[broker].on_sync
+        cluster.disks[broker].on_sync, sound = without_threads, cluster.disks[broker].on_sync
         with capture_logs() as reported:
             await cluster.until(lambda: bool(repairs_given_up(reported)), "the repair has failed", FOUND_S)
             epoch = cluster.image().leader_epoch
@@ -207,6 +204,12 @@ def test_a_repair_that_ends_unexpectedly_is_tried_again_and_meanwhile_the_replic
         await is_whole_again(cluster)
 
     run_scenario(story)
+
+
+def without_threads(path: str) -> None:
+    """Let no truncation happen: each syncs the flushed-offset marks first."""
+    if path == "/data/flushed":
+        raise RuntimeError("can't start new thread")
 
 
 def repairs_given_up(reported: Sequence[Mapping[str, object]]) -> list[Mapping[str, object]]:
@@ -570,6 +573,40 @@ def test_a_lost_tail_costs_the_tail_alone() -> None:
         await cluster.until(is_done, "the tail is there again", REPAIRED_S)
         assert least == len(VALUES) - 1
         await is_whole_again(cluster)
+
+    run_scenario(story)
+
+
+def test_a_transaction_before_a_lost_tail_is_ended_by_the_marker_that_comes_after_the_repair() -> None:
+    """The replica follows before its tail is cut, and learns a high watermark that is above the cut."""
+
+    async def story(cluster: ReplicaCluster) -> None:
+        await filled(cluster)
+        broker, leader = a_follower(cluster), cluster.replica(cluster.leader())
+        await cluster.running[broker].log_maintenance.checkpoints.write(cluster.replica(broker))
+        write(leader, "aborted", producer=1)
+        await cluster.produce("lost")
+        write(leader, "also aborted", producer=2)
+        decide(leader, commit=False, producer=2)
+        await cluster.settled()
+        lost = leader.log.log_end - 3
+        segment = cluster.replica(broker).log.segments[-1]
+        assert segment.base_offset < lost
+        path, position = segment.path, segment.locate(lost)
+        await cluster.kill(broker)
+        flip(cluster, broker, path, position + HEADER_BYTES)
+        cluster.start(broker)
+        replica, disk = cluster.replica(broker), cluster.disks[broker]
+        disk.on_sync, sound = without_threads, disk.on_sync
+        await cluster.until(lambda: replica.high_watermark > lost, "it follows before the repair", FOUND_S)
+        disk.on_sync = sound
+        damage = cluster.running[broker].damage
+        await cluster.until(lambda: damage.found == damage.repaired == 1, "the tail is there again", REPAIRED_S)
+        decide(leader, commit=False, producer=1)
+        await cluster.settled()
+        end = leader.log.log_end
+        assert (replica.high_watermark, replica.last_stable_offset) == (end, end)
+        assert replica.log.aborted(0, end) == leader.log.aborted(0, end) == [(1, lost - 1), (2, lost + 1)]
 
     run_scenario(story)
 
