@@ -73,6 +73,7 @@ class RunOptions:
     load: LoadOnCluster
     report: Path
     as_json: bool
+    is_kept: bool
     record: ResultFile | None = None
 
     @property
@@ -181,6 +182,7 @@ def run(
             load=_load_of(one, load, cluster.target),
             report=writable(outputs.report or Path(f"cordwood-chaos-{number}.html")),
             as_json=outputs.as_json,
+            is_kept=outputs.keep is not None,
             record=begun(outputs.recorded, RUN, {"target": cluster.target, "seed": number, **about}),
         )
         with workplace(outputs.keep) as place:
@@ -289,7 +291,7 @@ def _opened(asked: RunOptions, place: Path) -> Iterator[FaultTarget]:
     if asked.target == LOCAL:
         one = asked.one
         rounds = (one.brokers, one.options.hold_s[1]) if one else ()
-        with local_target.opened(place, asked.faults, asked.stored_bytes, *rounds) as target:
+        with local_target.opened(place, asked.faults, asked.stored_bytes, *rounds, is_kept=asked.is_kept) as target:
             yield target
     elif asked.target == COMPOSE:
         with compose_target.opened(asked.project, asked.faults) as target:

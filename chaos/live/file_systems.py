@@ -97,11 +97,14 @@ class LoopFileSystem:
 
 
 class MemoryFileSystem:
-    """A file system of `size_bytes` in memory, mounted at `path`, and unmounted at the end of the `with` block."""
+    """A file system of `size_bytes` in memory, mounted at `path`, and unmounted at the end of the `with` block.
 
-    def __init__(self, path: Path, size_bytes: int) -> None:
+    Its files are copied to the directory `kept`, if there is one, before they are gone.
+    """
+
+    def __init__(self, path: Path, size_bytes: int, kept: Path | None = None) -> None:
         self.path = path
-        self._size_bytes = size_bytes
+        self._size_bytes, self._kept = size_bytes, kept
 
     def __enter__(self) -> Self:
         self.path.mkdir()
@@ -109,6 +112,9 @@ class MemoryFileSystem:
         return self
 
     def __exit__(self, *_: object) -> None:
+        with contextlib.suppress(CannotMount):
+            if self._kept is not None:
+                _run("cp", "--sparse=always", "-r", f"{self.path}/.", str(self._kept))
         with contextlib.suppress(CannotMount):
             _run("umount", str(self.path))
 

@@ -61,16 +61,22 @@ def enter(faults: Sequence[str]) -> None:
 
 @contextmanager
 def opened(
-    place: Path, faults: Sequence[str], stored_bytes: int, brokers: int = BROKERS, rest_s: float = 0.0
+    place: Path,
+    faults: Sequence[str],
+    stored_bytes: int,
+    brokers: int = BROKERS,
+    rest_s: float = 0.0,
+    *,
+    is_kept: bool = False,
 ) -> Iterator[FaultTarget]:
-    """Yield the brokers, not started yet. Everything made here is removed at the end of the block.
+    """Yield the brokers, not started yet. Everything made here but files in `place` is removed at the end of the block.
 
-    A broker stores at most `stored_bytes`. `rest_s` is the pause between two restarts of a rolling restart. Raises
-    CannotMount, NetworkUnavailable.
+    A broker stores at most `stored_bytes`. `rest_s` is the pause between two restarts of a rolling restart. With
+    `is_kept`, the images of disks in memory are copied to `place`. Raises CannotMount, NetworkUnavailable.
     """
     ids = range(1, brokers + 1)
     with ExitStack() as stack:
-        file_systems = _disks(place, faults, DISK_BYTES + stored_bytes, ids, stack)
+        file_systems = _disks(place, faults, DISK_BYTES + stored_bytes, ids, stack, is_kept=is_kept)
         nets = NamespaceNetwork(ids) if "partition" in faults else None
         times = {id_: Clock(place / f"clock-{id_}") for id_ in ids} if "clock-jump" in faults else {}
         cluster = LocalCluster(
@@ -118,7 +124,7 @@ def _makers(
 
 
 def _disks(
-    place: Path, faults: Sequence[str], size_bytes: int, ids: Sequence[int], stack: ExitStack
+    place: Path, faults: Sequence[str], size_bytes: int, ids: Sequence[int], stack: ExitStack, *, is_kept: bool
 ) -> dict[int, LoopFileSystem]:
     """Mount a file system for each broker, where a fault needs one."""
     if not NEED_DISKS & set(faults):
@@ -129,6 +135,7 @@ def _disks(
         home.mkdir()
         device = None
         if "fsync-error" in faults:
-            device = stack.enter_context(MemoryFileSystem(home / "device", int(size_bytes * DEVICE_SHARE))).path
+            memory = MemoryFileSystem(home / "device", int(size_bytes * DEVICE_SHARE), home if is_kept else None)
+            device = stack.enter_context(memory).path
         mounted[id_] = stack.enter_context(LoopFileSystem(home, size_bytes, device))
     return mounted
