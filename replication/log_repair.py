@@ -91,9 +91,10 @@ async def _rebuild_aborted(partition: Partition, segment: Segment) -> None:
     if segment.aborted.is_in_memory:
         segment.aborted.must_be_rewritten()
         return
-    rows = await partition.directory.run_blocking(list, aborted_again(log.segments, segment, segment.end_offset))
+    end = segment.end_offset
+    rows = await partition.directory.run_blocking(list, aborted_again(log.segments, segment, end))
     if segment in log.segments and segment.truncations == truncations:
-        segment.aborted.replace(rows)
+        segment.aborted.replace_below(end, rows)
 
 
 async def quarantine_segment(partition: Partition, damage: DamagedLog) -> str | None:

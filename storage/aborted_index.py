@@ -9,9 +9,10 @@ a file with fewer sound rows is damage, and is rebuilt from the batches. Rows in
 
 import struct
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
+from itertools import chain
 from typing import NamedTuple
 
 from cordwood.storage.disk import Disk, sync_directory
@@ -76,7 +77,10 @@ class UnsavedRows:
 class AbortedIndex:
     """Aborted transactions of one segment, in memory until a checkpoint has them and the segment is sealed."""
 
-    __slots__ = ("_disk", "_least", "_opened", "_rows", "_saved", "_segment_path", "base_offset", "count", "undecided")
+    __slots__ = (
+        "_disk", "_least", "_opened", "_rows", "_saved", "_segment_path", "base_offset", "count", "missing",
+        "undecided",
+    )  # fmt: skip
 
     def __init__(self, disk: Disk, segment_path: str, base_offset: int, opened: OpenSegments) -> None:
         self._disk, self._opened, self._segment_path = disk, opened, segment_path
@@ -84,6 +88,9 @@ class AbortedIndex:
         """First offset that was undecided where the segment begins, or that place: later markers end transactions that
         begin at or above it."""
         self.count = 0
+        """Number of rows that are known."""
+        self.missing = 0
+        """Number of rows that were in a file that is damaged, and that recovery has not found in the batches."""
         self._rows: bytearray | None = None
         """None if there are none, or if they are only on disk, and perhaps in the cache."""
         self._saved = 0
@@ -112,14 +119,29 @@ class AbortedIndex:
         self.listed(undecided, count)
         if (damage := self.damage()) is not None:
             self.replace(())
+            self.missing = count
         elif count:
             self.must_be_rewritten()
         return damage
 
+    def restored(self, found: Sequence[AbortedRow]) -> None:
+        """Put rows that were found in the batches before those appended since `recovered`, and replace the file.
+
+        Without all of them the file stays as it is: reads and restarts report its damage.
+        """
+        missing = self.missing - len(found)
+        self.replace(chain(found, rows_of(bytes(self._in_memory()))))
+        self.missing = missing
+
     @property
     def is_in_memory(self) -> bool:
-        """Whether the rows are known without the file."""
-        return self._rows is not None or not self.count
+        """Whether all rows are known without the file."""
+        return not self.missing and (self._rows is not None or not self.count)
+
+    @property
+    def listed_count(self) -> int:
+        """Number of rows that the file has to have."""
+        return self.count + self.missing
 
     def append(self, row: AbortedRow) -> None:
         self._in_memory().extend(_ROW.pack(*row))
@@ -130,7 +152,7 @@ class AbortedIndex:
 
         Raises DamagedLog, and NotInMemory if the disk would have to be read and `wait` is off.
         """
-        if self.count:
+        if self.listed_count:
             # In this order: a thread must not note its result in rows that are replaced meanwhile.
             least, rows = self._least, self._content(wait=wait)
             place, count = _place_of(rows, start), len(rows) // ROW_BYTES
@@ -156,7 +178,7 @@ class AbortedIndex:
 
     def count_below(self, end: int) -> int:
         """Return the number of markers below `end`. Rows that are only on disk are below every checkpoint's end."""
-        return self.count if self._rows is None else _place_of(self._rows, end)
+        return self.missing + (self.count if self._rows is None else _place_of(self._rows, end))
 
     def truncate(self, end: int) -> None:
         """Remove the rows of markers at or above `end`. Blocks on the disk. Raises DamagedLog."""
@@ -171,10 +193,15 @@ class AbortedIndex:
     def replace(self, rows: Iterable[AbortedRow]) -> None:
         """Replace all rows, and the file with the next checkpoint."""
         self._rows = bytearray(encode(rows))
-        self.count = len(self._rows) // ROW_BYTES
+        self.count, self.missing = len(self._rows) // ROW_BYTES, 0
         self._least = {}
         self._opened.forget_aborted(self)
         self.must_be_rewritten()
+
+    def replace_below(self, end: int, rows: Iterable[AbortedRow]) -> None:
+        """Replace the rows of markers below `end`, as `replace`: later ones may have been appended meanwhile."""
+        later = b"" if self._rows is None else bytes(self._rows[_place_of(self._rows, end) * ROW_BYTES :])
+        self.replace(chain(rows, rows_of(later)))
 
     def must_be_rewritten(self) -> None:
         """Let the next checkpoint replace the file, which may differ from the rows."""
@@ -182,8 +209,8 @@ class AbortedIndex:
         self._saved = 0
 
     def unsaved(self, end: int) -> UnsavedRows | None:
-        """Return the rows of markers below `end` that the file lacks; None if it has them all."""
-        if self._rows is None or not self.count:
+        """Return the rows of markers below `end` that the file lacks; None if it has all, or is to stay damaged."""
+        if self._rows is None or not self.count or self.missing:
             return None
         count, saved = _place_of(self._rows, end), self._saved
         if count == saved:
@@ -209,6 +236,8 @@ class AbortedIndex:
 
     def damage(self) -> DamagedLog | None:
         """Return the damage in the file: it lacks rows of the last checkpoint. Blocks on the disk."""
+        if self.missing:
+            return self._unknown()
         try:
             if self._saved:
                 self._read(self._saved)
@@ -216,7 +245,12 @@ class AbortedIndex:
             return damaged
         return None
 
+    def _unknown(self) -> DamagedLog:
+        return DamagedLog(self.path, 0, f"{self.count} of {self.listed_count} aborted transactions are known")
+
     def _content(self, *, wait: bool) -> bytes | bytearray:
+        if self.missing:
+            raise self._unknown()
         rows = self._rows
         if rows is None and not self.count:
             return b""

@@ -63,4 +63,7 @@ def headers_from(segments: Iterable[Segment], offset: int, end: int) -> Iterator
         start = segment.locate(offset) if segment.base_offset < offset else 0
         stop = segment.size if segment.end_offset <= end else batch_boundary(segment, end)[1]
         for position, header in segment.headers(start, stop):
+            if header.base_offset >= end:
+                # It has been appended meanwhile.
+                break
             yield segment, position, header

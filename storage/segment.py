@@ -101,7 +101,7 @@ class Segment:
     def listing(self) -> SealedSegment:
         """Return this segment's row of the manifest."""
         timestamp = self.max_timestamp if self.is_timed else UNKNOWN_TIMESTAMP
-        row = self.size, timestamp, self.aborted.undecided, self.aborted.count, self.generation
+        row = self.size, timestamp, self.aborted.undecided, self.aborted.listed_count, self.generation
         return SealedSegment(self.base_offset, self.end_offset, *row)
 
     @property

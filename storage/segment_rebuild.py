@@ -193,7 +193,8 @@ class SegmentRebuild:
                 break
             with suppress(DamagedLog):
                 rows = list(aborted_again(segments, segment, segment.end_offset))
-                if rows != (old if segment is new else segment).aborted.rows():
+                known = (old if segment is new else segment).aborted
+                if known.missing or rows != known.rows():
                     self._aborted[segment] = rows
 
     def _contents(self) -> Iterator[tuple[list[Interval], list[Bytes | None]]]:

@@ -112,7 +112,7 @@ def state_after_truncation(log: "Log", end: int, again: Producers | None) -> Log
     Raises DamagedLog if an aborted index has to be read.
     """
     index = log.segment_of(end).aborted
-    rows = (index.replacement(end),) if index.count and end > index.base_offset else ()
+    rows = (index.replacement(end),) if index.listed_count and end > index.base_offset else ()
     producers = Producers.decode(log.producers.snapshot(log.log_end).encode())
     producers.truncate_end(end, again)
     state = LogState(min(log.log_start, end), end, producers.snapshot(end), log.epochs.encode(), _sealed(log, end))

@@ -6,7 +6,6 @@ began at or above it, so that a scan from there on finds them all.
 
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from itertools import chain
 from typing import TYPE_CHECKING
 
 from cordwood.storage.aborted_index import AbortedIndex, AbortedRow
@@ -89,12 +88,11 @@ def aborted_again(segments: Sequence[Segment], segment: Segment, end: int) -> It
 
 
 def restore_aborted(log: "Log", segment: Segment, end: int) -> None:
-    """Put the aborted transactions below `end` before those that recovery has found. Damaged batches are left out."""
-    later: list[AbortedRow] = segment.aborted.rows()
+    """Find the aborted transactions below `end` in the batches. Those that damage hides stay missing."""
     found: list[AbortedRow] = []
     with suppress(DamagedLog):
         found.extend(aborted_again(log.segments, segment, end))
-    segment.aborted.replace(chain(found, later))
+    segment.aborted.restored(found)
 
 
 def _rows_again(segments: Sequence[Segment], segment: Segment, end: int, producers: Producers) -> Iterator[AbortedRow]:

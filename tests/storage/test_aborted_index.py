@@ -66,6 +66,17 @@ def test_the_rows_below_the_recovery_point_are_saved() -> None:
     assert fixture.reopened(3).firsts == firsts(3), "rows in excess are stale"
 
 
+def test_rows_that_are_found_again_come_before_those_appended_meanwhile() -> None:
+    fixture = IndexFixture(3)
+    found = fixture.index.rows()
+    fixture.append(1)
+    fixture.index.replace_below(BASE + 6, found)
+    assert fixture.firsts == firsts(4)
+    fixture.save(is_sealed=True)
+    fixture.index.replace_below(BASE + 8, [*found, *fixture.index.rows()[3:]])
+    assert fixture.firsts == firsts(4)
+
+
 def test_an_index_without_rows_has_no_file() -> None:
     fixture = IndexFixture()
     assert fixture.index.unsaved(1 << 62) is None

@@ -499,6 +499,28 @@ def test_recovery_finds_the_aborted_transactions_of_the_last_segment_again(log: 
     assert (log.damage, log.aborted()) == ([], expected)
 
 
+def test_aborted_transactions_that_damage_hides_are_not_read_as_committed_ones(log: LogFixture) -> None:
+    """The aborted index is damaged together with a batch of its segment, which another replica has to bring back."""
+    log.configure(segment_bytes=1 << 20)
+    expected = aborting(log)
+    damaged = log.log.segments[0].locate(30) + 61
+    log.disk.flip(log.path(0), damaged, 3)
+    log.disk.flip(log.path(0, "txnindex"), 40, 3)
+    log.reopen()
+    for _ in range(2):
+        with pytest.raises(DamagedLog):
+            log.aborted(0, 2)
+        assert log.path(0, "txnindex") in [damage.path for damage in log.damage]
+        [segment] = log.log.segments
+        assert segment.aborted.damage() is not None
+        log.append("later").flush().checkpoint().reopen()
+    log.disk.flip(log.path(0), damaged, 3)
+    log.reopen()
+    assert log.aborted() == expected
+    assert log.checkpoint().reopen().aborted() == expected
+    assert log.damage == []
+
+
 def test_an_aborted_transaction_is_found_from_all_its_segments(log: LogFixture) -> None:
     aborting(log)
     assert len(log.bases) > 4
