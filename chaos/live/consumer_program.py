@@ -60,7 +60,7 @@ def main(
                 consumer.assign(places)
                 reader.began(places)
             ends_at = time.monotonic() + rng.expovariate(1 / life) if life else math.inf
-            while time.monotonic() < ends_at and not _is_over():
+            while time.monotonic() < ends_at and not reader.is_stuck and not _is_over():
                 reader.poll()
                 file.flush()
             consumer.close()
@@ -79,6 +79,9 @@ class _Reader:
         """`assignments` is the number of those of the program's consumers before this one."""
         self._consumer, self._file, self._is_member = consumer, file, is_member
         self._batches, self.assignments = 0, assignments
+        self.is_stuck = False
+        """Whether it has to join again: librdkafka 2.16 does not repeat an OffsetFetch that was answered with
+        NOT_COORDINATOR, and never reads the partitions that it was assigned (`rd_kafka_assignment_apply_offsets`)."""
         self._next: dict[tuple[str, int], int] = {}
         """The offset after the last record of each partition, for the next commit."""
         self._ends: dict[int, int] = {}
@@ -129,6 +132,7 @@ class _Reader:
             code = error.code() if error is not None else KafkaError._BAD_MSG
             typer.echo(f"{time.monotonic():.3f}: partition {partition}: {error}", err=True)
             self._write(PollKind.REPORTED_ERROR, NONE, NONE, code)
+            self.is_stuck |= code == KafkaError.NOT_COORDINATOR
             return None
         value = decode(message.value())
         self._write(PollKind.POLLED, partition, offset, value, content=content_of_message(message))
