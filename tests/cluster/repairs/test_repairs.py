@@ -577,14 +577,18 @@ def test_a_lost_tail_costs_the_tail_alone() -> None:
     run_scenario(story)
 
 
-def test_a_transaction_before_a_lost_tail_is_ended_by_the_marker_that_comes_after_the_repair() -> None:
+@pytest.mark.parametrize("is_damaged_before", [False, True])
+def test_a_transaction_before_a_lost_tail_is_ended_by_the_marker_that_comes_after_the_repair(
+    *, is_damaged_before: bool
+) -> None:
     """The replica follows before its tail is cut, and learns a high watermark that is above the cut."""
 
     async def story(cluster: ReplicaCluster) -> None:
-        await filled(cluster)
+        await cluster.produce("first")
         broker, leader = a_follower(cluster), cluster.replica(cluster.leader())
-        await cluster.running[broker].log_maintenance.checkpoints.write(cluster.replica(broker))
         write(leader, "aborted", producer=1)
+        await filled(cluster)
+        await cluster.running[broker].log_maintenance.checkpoints.write(cluster.replica(broker))
         await cluster.produce("lost")
         write(leader, "also aborted", producer=2)
         decide(leader, commit=False, producer=2)
@@ -595,18 +599,20 @@ def test_a_transaction_before_a_lost_tail_is_ended_by_the_marker_that_comes_afte
         path, position = segment.path, segment.locate(lost)
         await cluster.kill(broker)
         flip(cluster, broker, path, position + HEADER_BYTES)
+        if is_damaged_before:
+            flip(cluster, broker, files(cluster, broker, ".log")[1])
         cluster.start(broker)
         replica, disk = cluster.replica(broker), cluster.disks[broker]
         disk.on_sync, sound = without_threads, disk.on_sync
         await cluster.until(lambda: replica.high_watermark > lost, "it follows before the repair", FOUND_S)
         disk.on_sync = sound
-        damage = cluster.running[broker].damage
-        await cluster.until(lambda: damage.found == damage.repaired == 1, "the tail is there again", REPAIRED_S)
+        damage, places = cluster.running[broker].damage, 1 + is_damaged_before
+        await cluster.until(lambda: damage.found == damage.repaired == places, "all of it is there again", REPAIRED_S)
         decide(leader, commit=False, producer=1)
         await cluster.settled()
         end = leader.log.log_end
         assert (replica.high_watermark, replica.last_stable_offset) == (end, end)
-        assert replica.log.aborted(0, end) == leader.log.aborted(0, end) == [(1, lost - 1), (2, lost + 1)]
+        assert replica.log.aborted(0, end) == leader.log.aborted(0, end) == [(1, 1), (2, lost + 1)]
 
     run_scenario(story)
 
