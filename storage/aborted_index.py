@@ -124,12 +124,13 @@ class AbortedIndex:
             self.must_be_rewritten()
         return damage
 
-    def restored(self, found: Sequence[AbortedRow]) -> None:
+    def restored(self, found: Sequence[AbortedRow], *, is_all: bool) -> None:
         """Put rows that were found in the batches before those appended since `recovered`, and replace the file.
 
-        Without all of them the file stays as it is: reads and restarts report its damage.
+        Unless these are all, the file stays as it is: reads and restarts report its damage. Even all may be fewer than
+        the file had: of a transaction whose batches retention has deleted, no row is needed.
         """
-        missing = self.missing - len(found)
+        missing = 0 if is_all else self.missing - len(found)
         self.replace(chain(found, rows_of(bytes(self._in_memory()))))
         self.missing = missing
 

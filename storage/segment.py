@@ -292,6 +292,9 @@ class Segment:
 
         Raises as `read`, after all batches before the damage.
         """
+        # The size of a segment that no manifest lists is known once its index is loaded.
+        self._rows(wait=True)
+        stop = min(stop, self.size)
         while start < stop:
             end = self.piece_end(start, stop, SCAN_BYTES)
             try:

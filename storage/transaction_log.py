@@ -5,7 +5,6 @@ began at or above it, so that a scan from there on finds them all.
 """
 
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from cordwood.storage.aborted_index import AbortedIndex, AbortedRow
@@ -90,9 +89,12 @@ def aborted_again(segments: Sequence[Segment], segment: Segment, end: int) -> It
 def restore_aborted(log: "Log", segment: Segment, end: int) -> None:
     """Find the aborted transactions below `end` in the batches. Those that damage hides stay missing."""
     found: list[AbortedRow] = []
-    with suppress(DamagedLog):
+    try:
         found.extend(aborted_again(log.segments, segment, end))
-    segment.aborted.restored(found)
+    except DamagedLog:
+        segment.aborted.restored(found, is_all=False)
+    else:
+        segment.aborted.restored(found, is_all=True)
 
 
 def _rows_again(segments: Sequence[Segment], segment: Segment, end: int, producers: Producers) -> Iterator[AbortedRow]:

@@ -389,6 +389,20 @@ def test_a_truncation_waits_for_the_repair_of_what_it_has_to_read(log: LogFixtur
     assert (log.end, log.last_stable(), log.aborted()) == (end, 0, [])
 
 
+def test_a_truncation_reads_a_segment_that_a_power_cut_has_made_longer_again(log: LogFixture) -> None:
+    """The segment was sealed after the checkpoint: no manifest lists it, and its preallocated space is there again."""
+    send(log, 0, producer=1)
+    send(log, 0, producer=2)
+    log.flush().checkpoint().configure(segment_bytes=1)
+    log.abort(producer=2)
+    log.append("a").flush().power_cut(keep_bytes_of_unsynced=100).reopen()
+    assert len(log.bases) == 3
+    assert log.log.segments[0].size > 1000
+    log.log.producers.transactions.committed_to(log.end)
+    log.truncate(2)
+    assert (log.last_stable(), log.aborted()) == (0, [])
+
+
 def test_a_new_start_has_no_transactions(log: LogFixture) -> None:
     send(log, 0)
     log.flush().checkpoint().truncate_fully(50)
@@ -519,6 +533,19 @@ def test_aborted_transactions_that_damage_hides_are_not_read_as_committed_ones(l
     assert log.aborted() == expected
     assert log.checkpoint().reopen().aborted() == expected
     assert log.damage == []
+
+
+def test_a_transaction_without_records_is_not_missing_from_a_damaged_aborted_index(log: LogFixture) -> None:
+    send(log, 0, producer=1)
+    log.configure(segment_bytes=1).append("a").configure(segment_bytes=1 << 20)
+    log.append("b")
+    log.abort(producer=1)
+    log.configure(retention_bytes=1).flush().checkpoint().retain()
+    log.flush().checkpoint()
+    assert log.start > 0
+    log.disk.flip(log.path(log.bases[-1], "txnindex"), 40, 3)
+    log.reopen()
+    assert (log.aborted(), log.last_stable()) == ([], log.end)
 
 
 def test_an_aborted_transaction_is_found_from_all_its_segments(log: LogFixture) -> None:

@@ -1,7 +1,7 @@
 """Model-based test: a log's transactions are those that a list of its batches gives by brute force.
 
 Batches are appended, truncated, flushed and checkpointed, the process is killed or the machine loses power at any
-change, and retention removes segments. The model reads the batches that the log has.
+change, bits of the files flip, and retention removes segments. The model reads the batches that the log has.
 """
 
 import random
@@ -14,6 +14,7 @@ from cordwood.chaos.sim.faults import Died
 from cordwood.storage.batch import BatchHeader, check, split
 from cordwood.storage.config import LogConfig
 from cordwood.storage.control import EndTransactionMarker, decode_marker
+from cordwood.storage.errors import LostTail
 
 TINY = LogConfig(segment_bytes=400, index_interval_bytes=150, retention_ms=-1)
 ROOMY = LogConfig(segment_bytes=4000, index_interval_bytes=1000, retention_ms=-1)
@@ -59,7 +60,7 @@ class LogOfTransactions:
             *5 * [self.mark],
             *3 * [self.flush, self.commit, self.checkpoint],
             *2 * [self.append, self.truncate],
-            *[self.truncate_committed, self.retain, self.power_cut, self.kill, self.close],
+            *[self.truncate_committed, self.retain, self.power_cut, self.kill, self.close, self.damage],
         ]
 
     def step(self) -> None:
@@ -143,6 +144,38 @@ class LogOfTransactions:
         self.log.close()
         self._reopen()
 
+    def damage(self) -> None:
+        """Flip a bit. A lost end is cut, as in a repair, and other damage goes unless recovery has made it good.
+
+        Not where retention has removed records of a transaction that ends here: its first offset is not known again.
+        """
+        self.log.flush()
+        if any(each.first < self.log.start <= (each.marker or self.log.end) for each in transactions_of(self._known())):
+            return
+        disk, base = self.log.disk, self.rng.choice(self.log.bases or [0])
+        path = self.log.path(base, self.rng.choice(["log", "log", "txnindex"]))
+        used = disk.content(path).rstrip(b"\0") if disk.exists(path) else b""
+        if not used:
+            return
+        position, bit = self.rng.randrange(len(used)), self.rng.randrange(8)
+        disk.flip(path, position, bit)
+        self.log.reopen()
+        lost = [damaged.offset for damaged in self.log.damage if isinstance(damaged, LostTail)]
+        end = min(lost, default=self.log.end)
+        if end <= self.log.log.local_start or not (lost or path in [damaged.path for damaged in self.log.damage]):
+            disk.flip(path, position, bit)
+            self.log.reopen()
+        elif lost:
+            if self.rng.random() < 0.7:
+                # It follows before it is cut.
+                self.log.log.producers.transactions.committed_to(min(self.high_watermark, self.log.end))
+            self.log.truncate(end)
+            self.high_watermark = min(self.high_watermark, end)
+        elif path.endswith(".log"):
+            disk.flip(path, position, bit)
+            self.log.reopen()
+        self._learn()
+
     def check(self) -> None:
         log, start, end = self.log, self.log.start, self.log.end
         known = transactions_of(self._known())
@@ -163,7 +196,7 @@ class LogOfTransactions:
 
     def _reopen(self) -> None:
         self.log.reopen()
-        assert [damaged for damaged in self.log.damage if not damaged.path.endswith(".index")] == []
+        assert [damaged for damaged in self.log.damage if not damaged.path.endswith("index")] == []
         self._learn()
         self.high_watermark = min(self.high_watermark, self.log.end)
 
