@@ -30,6 +30,10 @@ from cordwood.chaos.live.share_groups import share_group_of
 
 PRODUCING, CONSUMING, TRANSACTING = "append_program", "consumer_program", "transaction_program"
 SHARING = "share_program"
+NICENESS = {PRODUCING: 15}
+OTHERS_NICENESS = 5
+"""Other clients are on other machines. These leave the processor to the brokers: while acknowledgements are slow, a
+broker thread of librdkafka 2.16 polls its socket 14,000 times a second, which makes them slower."""
 END_S = 90.0
 """Longer than a client's own timeouts."""
 AT_END_S = 60.0
@@ -305,7 +309,8 @@ class LiveClients:
 
     def _run(self, program: str, rows: Path, options: Mapping[str, object], settings: Sequence[str]) -> None:
         common = {"bootstrap": self._bootstrap, "topic": self.load.topic, "partitions": self.load.partitions}
-        command = [sys.executable, "-m", f"cordwood.chaos.live.{program}"]
+        command = ["nice", "-n", str(NICENESS.get(program, OTHERS_NICENESS))]
+        command += [sys.executable, "-m", f"cordwood.chaos.live.{program}"]
         for key, value in {**common, "rows": rows, **options}.items():
             command += [f"--{key}", str(value)]
         for setting in settings:
