@@ -40,6 +40,17 @@ def next_leader(log: LogFixture) -> LogFixture:
     return log.append("next").flush().checkpoint().reopen()
 
 
+def refetch(log: LogFixture, good: LogFixture) -> None:
+    """Repair all segments with the records of another replica."""
+    while damage := [one for one in verify(view_of(log.log)) if isinstance(one, DamagedLog) and one.path[-3:] == "log"]:
+        segment = next(one for one in log.log.segments if one.path == damage[0].path)
+        rebuild = SegmentRebuild(log.log, segment, STAGING)
+        for step in rebuild.steps():
+            while isinstance(step, Missing) and rebuild.due < step.end:
+                rebuild.fill(step, good.read(rebuild.due, 1, min(8, step.end)))
+        assert rebuild.replace_segment()
+
+
 @pytest.mark.parametrize("how", ["shorten", "zero", "lose"])
 @pytest.mark.parametrize("is_restarted", [False, True])
 def test_a_follower_that_has_the_lost_end_continues_after_it(how: str, is_restarted: bool) -> None:
@@ -52,13 +63,7 @@ def test_a_follower_that_has_the_lost_end_continues_after_it(how: str, is_restar
 @pytest.mark.parametrize("how", ["shorten", "zero", "lose"])
 def test_the_lost_end_is_refetched_with_the_epochs_that_it_had(how: str) -> None:
     log, good = next_leader(harm(filled(), how)), filled()
-    while damage := [one for one in verify(view_of(log.log)) if isinstance(one, DamagedLog) and one.path[-3:] == "log"]:
-        segment = next(one for one in log.log.segments if one.path == damage[0].path)
-        rebuild = SegmentRebuild(log.log, segment, STAGING)
-        for step in rebuild.steps():
-            while isinstance(step, Missing) and rebuild.due < step.end:
-                rebuild.fill(step, good.read(rebuild.due, 1, min(8, step.end)))
-        assert rebuild.replace_segment()
+    refetch(log, good)
     assert log.values() == [*"abcdefgh", "next"]
     assert [tuple(entry) for entry in log.log.epochs] == [(0, 0), (1, 6), (3, 7), (4, 8)]
     assert log.checkpoint().power_cut(keep=1.0).reopen().values() == [*"abcdefgh", "next"]
@@ -93,13 +98,7 @@ def test_transactions_that_end_in_the_lost_end_are_aborted_once_it_is_refetched(
         case "lose":
             log.disk.lose(log.path(0))
     next_leader(log.reopen())
-    while damage := [one for one in verify(view_of(log.log)) if isinstance(one, DamagedLog) and one.path[-3:] == "log"]:
-        lost = next(one for one in log.log.segments if one.path == damage[0].path)
-        rebuild = SegmentRebuild(log.log, lost, STAGING)
-        for step in rebuild.steps():
-            while isinstance(step, Missing) and rebuild.due < step.end:
-                rebuild.fill(step, good.read(rebuild.due, 1, min(8, step.end)))
-        assert rebuild.replace_segment()
+    refetch(log, good)
     for start in range(8):
         assert log.aborted(start, 8) == good.aborted(start, 8)
     assert log.checkpoint().power_cut(keep=1.0).reopen().aborted() == good.aborted() == [(1, 1), (2, 2), (3, 5)]
