@@ -130,7 +130,7 @@ class AbortedIndex:
         Unless these are all, the file stays as it is: reads and restarts report its damage. Even all may be fewer than
         the file had: of a transaction whose batches retention has deleted, no row is needed.
         """
-        missing = 0 if is_all else self.missing - len(found)
+        missing = 0 if is_all else max(self.missing - len(found), 0)
         self.replace(chain(found, rows_of(bytes(self._in_memory()))))
         self.missing = missing
 

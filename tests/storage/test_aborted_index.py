@@ -77,6 +77,17 @@ def test_rows_that_are_found_again_come_before_those_appended_meanwhile() -> Non
     assert fixture.firsts == firsts(4)
 
 
+def test_a_damaged_file_that_had_fewer_rows_than_the_batches_lacks_none() -> None:
+    fixture = IndexFixture(2)
+    fixture.save()
+    fixture.disk.flip(fixture.index.path, 40, 3)
+    again = IndexFixture(disk=fixture.disk)
+    assert again.index.recovered(BASE, 2) is not None
+    assert again.index.missing == 2
+    again.index.restored(IndexFixture(3).index.rows(), is_all=False)
+    assert (again.index.missing, again.firsts) == (0, firsts(3))
+
+
 def test_an_index_without_rows_has_no_file() -> None:
     fixture = IndexFixture()
     assert fixture.index.unsaved(1 << 62) is None

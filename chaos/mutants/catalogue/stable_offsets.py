@@ -224,8 +224,8 @@ MUTANTS = (
     Mutant(
         "deleted-transactions-are-missing",
         INDEX,
-        "        missing = 0 if is_all else self.missing - len(found)\n",
-        "        missing = self.missing - len(found)\n",
+        "        missing = 0 if is_all else max(self.missing - len(found), 0)\n",
+        "        missing = max(self.missing - len(found), 0)\n",
         "A damaged aborted index needs no row for a transaction whose records are deleted.",
         "Reads with read_committed fail until the broker restarts, and again after that.",
         Scenario.LOGS,
