@@ -96,7 +96,8 @@ def _run(
         assert isinstance(cluster, LocalCluster)
         campaign = Campaign(target, load, place, _say, OPTIONS.limits)
         forms = {
-            "uploading": Form(BusyKill(cluster, is_uploading), TargetRole.ANYONE),
+            # Only leaders upload, and a broker that was killed may lead nothing until the next check for imbalance.
+            "uploading": Form(BusyKill(cluster, is_uploading), TargetRole.LEADER),
             "compacting": Form(BusyKill(cluster, is_compacting), TargetRole.ANYONE),
         }
         rounds = Rounds(campaign, OPTIONS, forms, place)
