@@ -44,9 +44,12 @@ async def _refetch(partition: Partition, segment: Segment, sources: Sequence[int
         while (step := await run_blocking(next, steps, None)) is not None:
             if isinstance(step, Missing):
                 await _fill(rebuild, step, partition, left, reader, compacted_to)
-        while partition.is_checkpoint_locked:
-            # The checkpoint of a pending truncation lists the old segment.
-            await asyncio.sleep(TRUNCATION_POLL_S)
+        while partition.is_checkpoint_locked or rebuild.is_behind():
+            if partition.is_checkpoint_locked:
+                # The checkpoint of a pending truncation lists the old segment.
+                await asyncio.sleep(TRUNCATION_POLL_S)
+            else:
+                await run_blocking(rebuild.read_on)
         is_in_place = not partition.is_deleted and rebuild.replace_segment()
     except Exception:
         await run_blocking(rebuild.abort)

@@ -12,7 +12,7 @@ from cordwood.storage.errors import DamagedLog, read_failed
 
 MAGIC = b"CWCP"
 VERSION = 1
-NEWEST_VERSION = 4
+NEWEST_VERSION = 5
 """Newest version of a payload's layout. The module that writes a payload defines its layouts."""
 
 STAGED = ".new"

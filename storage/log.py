@@ -38,7 +38,7 @@ from cordwood.storage.segment import Segment
 from cordwood.storage.segment_files import SegmentFile
 from cordwood.storage.segment_roll import directories_to, is_full
 from cordwood.storage.slices import Slice, read_end
-from cordwood.storage.state import ArchivedBeginning, LogState, state_as_of, write_checkpoint
+from cordwood.storage.state import ArchivedBeginning, LogState, Unseen, state_as_of, write_checkpoint
 from cordwood.storage.transaction_log import producers_again, record
 from cordwood.storage.truncation_plan import truncation_point
 
@@ -78,6 +78,7 @@ class Log:
         self.pinned = NOT_PINNED
         self.epochs, self.producers = LeaderEpochs(), Producers()
         self.damage: list[DamagedLog] = []
+        self.unseen: Unseen | None = None
         self.must_roll = False
         self.recovery_point = 0
         self.uncheckpointed_bytes = 0
@@ -284,6 +285,7 @@ class Log:
         self.log_start, self.flushed_start = min(self.log_start, end), min(self.flushed_start, end)
         self.producers.truncate_end(end, again)
         self.recovery_point, self.clean_end = min(self.recovery_point, end), min(self.clean_end, end)
+        self.unseen = self.unseen and self.unseen.below(end)
         self.listed_end = min(self.listed_end, end, segment.base_offset)
         while self.segments and self.segments[-1].base_offset >= end:
             self._remove(self.segments[-1])
@@ -317,7 +319,7 @@ class Log:
         self.log_end = self.flushed_end = self.recovery_point = offset
         self._covered_end = min(self._covered_end, offset)
         self.has_unsynced_truncation, self._covers_truncation = True, False
-        self.damage = []
+        self.damage, self.unseen = [], None
         self.clean_end = self.listed_end = 0
 
     def replace_epochs(self, epochs: LeaderEpochs) -> None:

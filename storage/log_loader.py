@@ -20,9 +20,10 @@ from cordwood.storage.open_segments import OpenSegments
 from cordwood.storage.recovery import Tear, has_hole, is_blank, must_follow, must_not_fall_back, scan, step_over
 from cordwood.storage.segment import Segment
 from cordwood.storage.segment_files import SegmentFile, files_of, loss_of, segment_path, strays_of
-from cordwood.storage.state import ActiveSegment, load
+from cordwood.storage.state import ActiveSegment, Unseen, load
 from cordwood.storage.transaction_log import marker_of, record, restore_aborted
 from cordwood.storage.types import NO_EPOCH
+from cordwood.storage.unseen_batches import look_again
 
 CLAIM_MAX = 1 << 24
 """Upper bound of records in a batch; a damaged header that claims more is ignored."""
@@ -59,6 +60,7 @@ def _recover(log: Log, mark: FlushedOffset | None, now_ms: int) -> None:
     recovered = load(log.disk, log.directory)
     log.log_start, log.recovery_point = recovered.log_start, recovered.recovery_point
     log.producers, log.epochs, log.clean_end = recovered.producers, recovered.epochs, recovered.clean_end
+    log.unseen = recovered.unseen
     # Epochs that begin above the recovery point may have been lost; the replay finds them again if they were not.
     log.epochs.truncate_end(log.recovery_point)
     if recovered.local_start <= log.log_start and any(log.epochs):
@@ -74,6 +76,7 @@ def _recover(log: Log, mark: FlushedOffset | None, now_ms: int) -> None:
     for stray in strays_of(names):
         log.disk.remove(f"{log.directory}/{stray}")
     opening.run(files_of(names), recovered.segments, max(log.log_start, recovered.local_start))
+    look_again(log)
 
 
 def _remove(log: Log, file: SegmentFile) -> None:
@@ -176,9 +179,15 @@ class _Opening:
 
         The producers and leader epochs of these batches are unknown, and so is their effect on later batches.
         """
-        is_known = end <= self._replay_from
-        damage = DamagedLog(path, position, what) if is_known else LostTail(path, position, what, offset)
-        self._log.damage.append(damage)
+        if end <= self._replay_from:
+            self._log.damage.append(DamagedLog(path, position, what))
+        else:
+            self._lost(path, position, what, offset, end)
+
+    def _lost(self, path: str, position: int, what: str, offset: int, end: int) -> None:
+        log = self._log
+        log.damage.append(LostTail(path, position, what, offset))
+        log.unseen = Unseen(offset, end) if log.unseen is None else log.unseen.and_also(offset, end)
 
     def _take(self, files: Sequence[SegmentFile]) -> None:
         log = self._log
@@ -270,7 +279,7 @@ class _Opening:
         segment.note_damage(segment.file.size() - tear.position)
         segment.end_offset = max(claimed, self._flushed_end)
         self._lost_from = tear.offset
-        self._log.damage.append(LostTail(segment.path, tear.position, tear.what, tear.offset))
+        self._lost(segment.path, tear.position, tear.what, tear.offset, segment.end_offset)
         self._log.must_roll = True
 
     def _remove_after(self, segment: Segment, files: Sequence[SegmentFile]) -> None:
@@ -337,13 +346,13 @@ class _Opening:
         if log.log_end > max(found, log.log_start):
             what = f"the records from offset {found} to {log.log_end} are missing"
             if log.segments:
-                log.damage.append(LostTail(log.segments[-1].path, log.segments[-1].size, what, found))
+                self._lost(log.segments[-1].path, log.segments[-1].size, what, found, log.log_end)
                 self._lost_from = found
                 self._reserve(found, log.log_end)
             elif self.is_lost:
                 _continue_after(log, log.log_end)
             else:
-                log.damage.append(LostTail(log.directory, 0, what, found))
+                self._lost(log.directory, 0, what, found, log.log_end)
                 self._lost_from = found
                 self._reserve(found, log.log_end, self._active)
         log.must_roll |= log.log_end > found

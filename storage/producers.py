@@ -311,9 +311,21 @@ class Producers:
         self._recall_of_one_batch()
         self._recall_ongoing()
 
+    def replace_transactional(self, start: int, again: "Producers") -> None:
+        """Replace the states of transactional producers by `again`, which has seen all batches up to the log's end.
+
+        It has all transactions whose markers are at or above `start`.
+        """
+        self._replace_with(again)
+        self.transactions.replace_from(start, again.transactions)
+        self._recall_of_one_batch()
+        self._recall_ongoing()
+
     def _replace_with(self, again: "Producers") -> None:
-        for producer in self._by_id.values():
-            producer.current_transaction_first_offset = NO_TRANSACTION
+        for producer_id, producer in self._by_id.items():
+            if producer.current_transaction_first_offset != NO_TRANSACTION:
+                # A checkpoint that is being written keeps the former entry.
+                self._by_id[producer_id] = replace(producer, current_transaction_first_offset=NO_TRANSACTION)
         for producer_id, producer in again:
             known = self._by_id.get(producer_id)
             if not producer.packed and known is not None and known.epoch == producer.epoch:

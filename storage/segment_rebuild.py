@@ -31,6 +31,7 @@ from cordwood.storage.segment import Segment
 from cordwood.storage.segment_files import SegmentFile
 from cordwood.storage.transaction_log import aborted_again
 from cordwood.storage.types import LeaderEpoch, Offset
+from cordwood.storage.unseen_batches import UnseenBatches
 
 
 class Missing(NamedTuple):
@@ -60,6 +61,8 @@ class SegmentRebuild:
         """Ranges that were fetched, with the epochs of their batches."""
         self._aborted: dict[Segment, list[AbortedRow]] = {}
         """Aborted transactions of this segment and of later ones, where they are others than before."""
+        self._unseen: UnseenBatches | None = None
+        """The log's transactions, read again, if the segment is the last one that was lost with the log's end."""
 
     def steps(self) -> Iterator[Missing | int]:
         """Copy the sound intervals. Yield bytes copied, and ranges to fill before the next step. Blocks on the disk.
@@ -93,7 +96,10 @@ class SegmentRebuild:
         new.seal()
         new.file.sync()
         new.save_index(sync=True)
-        if (self._has_gaps and self._has_fetched) or self._has_fetched_markers:
+        if log.unseen is not None and old.base_offset < log.unseen.end and log.unseen.start < self._end:
+            self._unseen = UnseenBatches(log, log.unseen, self._segments)
+            self.read_on()
+        if self._unseen is None and ((self._has_gaps and self._has_fetched) or self._has_fetched_markers):
             self._find_aborted(new)
         if new.generation != old.generation:
             rows = self._aborted.pop(new, None)
@@ -142,6 +148,19 @@ class SegmentRebuild:
         self._new.append((memoryview(data)[:size],), rows, taken[-1].end)
         self._due = self._last_end = taken[-1].end
 
+    def is_behind(self) -> bool:
+        """Return whether the log has to be read on before the segment is replaced."""
+        return self._unseen is not None and self._unseen.is_behind()
+
+    def read_on(self) -> None:
+        """Read what was appended since the log was read. Blocks on the disk. Raises OutOfResources, DiskFailed."""
+        try:
+            if self._unseen is not None:
+                self._unseen.read_on()
+        except DamagedLog:
+            # Other batches are still missing. The repair of the last segment reads the log.
+            self._unseen = None
+
     def replace_segment(self) -> bool:
         """Replace the old segment by the new one. Return False if the log has changed there. Raises OSError.
 
@@ -151,6 +170,7 @@ class SegmentRebuild:
         assert new is not None, "it is whole"
         if old not in log.segments or old.end_offset != self._end or log.truncations != self._truncations:
             return False
+        self.read_on()
         for missing, found in self._fetched:
             log.epochs.correct(missing.start, missing.end, found)
         for segment, rows in self._aborted.items():
@@ -158,6 +178,8 @@ class SegmentRebuild:
         if self._has_gaps and self._has_fetched:
             # Another replica may have kept what this one had removed: the next round compacts it again.
             log.clean_end = min(log.clean_end, old.base_offset)
+        if self._unseen is not None:
+            self._unseen.put_in_place({} if new.generation != old.generation else {new: old.aborted})
         if new.generation != old.generation:
             swap(log, [old], new)
             return True
@@ -185,9 +207,8 @@ class SegmentRebuild:
         This replica may have removed their data, and their rows in the aborted indexes of this and of later segments,
         or recovery has not seen their markers.
         """
-        log, old = self._log, self._segment
+        log, old, segments = self._log, self._segment, self._segments()
         new.aborted.undecided = old.aborted.undecided
-        segments = [new if segment is old else segment for segment in log.segments]
         for segment in segments[segments.index(new) :] if new in segments and log.producers.transactions.end else ():
             if segment is not new and segment.base_offset >= log.clean_end:
                 break
@@ -196,6 +217,12 @@ class SegmentRebuild:
                 known = (old if segment is new else segment).aborted
                 if known.missing or rows != known.rows():
                     self._aborted[segment] = rows
+
+    def _segments(self) -> list[Segment]:
+        """Return the log's segments, with the new one in the place of the old one."""
+        new = self._new
+        assert new is not None, "it is made before it is looked for"
+        return [new if segment is self._segment else segment for segment in self._log.segments]
 
     def _contents(self) -> Iterator[tuple[list[Interval], list[Bytes | None]]]:
         """Yield the intervals of the old segment, if it has any, with their bytes; None for unreadable ones."""

@@ -2,8 +2,9 @@
 
 `recovery`: log start offset i64, recovery point i64 (everything below it was on disk, and the rest of the file is the
 state as of there), the manifest of the sealed segments (see `manifest.py`; none in version 1), the segment with the
-recovery point (from version 3 on), local log start offset i64 and clean end i64 (from version 4 on), idempotent
-producers. `leader-epochs`: each epoch with its start offset, from the log start offset on.
+recovery point (from version 3 on), local log start offset i64 and clean end i64 (from version 4 on), start i64 and end
+i64 of the unseen batches (version 5), idempotent producers. `leader-epochs`: each epoch with its start offset, from the
+log start offset on.
 """
 
 import struct
@@ -31,8 +32,11 @@ WITH_TRANSACTIONS = 3
 """First version of `recovery` that has transactions. A log without any has the version before."""
 WITH_COMPACTION = 4
 """First version of `recovery` that has compacted segments, or whose beginning is only in the archive."""
+WITH_UNSEEN = 5
+"""First version of `recovery` of a log that has lost its end."""
 _ACTIVE = struct.Struct(">qI")
 _ENDS = struct.Struct(">qq")
+_UNSEEN = struct.Struct(">qq")
 _ROW_LAYOUTS = {WITH_MANIFEST: RowLayout.FIRST, WITH_TRANSACTIONS: RowLayout.WITH_TRANSACTIONS}
 
 
@@ -41,6 +45,24 @@ class ActiveSegment(NamedTuple):
 
     undecided: int = 0
     aborted: int = 0
+
+
+class Unseen(NamedTuple):
+    """Offsets of batches that recovery has not seen, because they were lost.
+
+    Producers and aborted transactions are as if there were none, until they are read again (`unseen_batches.py`).
+    """
+
+    start: int
+    end: int
+
+    def below(self, end: int) -> "Unseen | None":
+        """Return the part below `end`."""
+        return Unseen(self.start, min(self.end, end)) if self.start < end else None
+
+    def and_also(self, start: int, end: int) -> "Unseen":
+        """Return a range that covers both."""
+        return Unseen(min(self.start, start), max(self.end, end))
 
 
 class LogState(NamedTuple):
@@ -64,6 +86,7 @@ class LogState(NamedTuple):
     """Whether the directory has to be synced before the manifest is written."""
     new_indexes: tuple[str, ...] = ()
     """Index files that have to be synced before the manifest, which is the first to list their segments."""
+    unseen: Unseen | None = None
 
 
 class ArchivedBeginning(NamedTuple):
@@ -94,6 +117,7 @@ class Recovered(NamedTuple):
     """Log start offset of the checkpoint that wrote the epochs, which may be a later one."""
     flushed_end: int = 0
     """The recovery point of the checkpoint, also if all batches have to be read: those below it were on disk."""
+    unseen: Unseen | None = None
 
 
 def state_as_of(log: "Log", end: int, epochs: bytes | None) -> LogState:
@@ -103,7 +127,7 @@ def state_as_of(log: "Log", end: int, epochs: bytes | None) -> LogState:
     starts = log.local_start, log.clean_end
     new = tuple([segment.index_path for segment in log.segments[:-1] if log.listed_end < segment.end_offset <= end])
     must_sync = log.replaced.must_sync_names
-    return LogState(log.log_start, end, producers, epochs, sealed, active, rows, *starts, must_sync, new)
+    return LogState(log.log_start, end, producers, epochs, sealed, active, rows, *starts, must_sync, new, log.unseen)
 
 
 def state_after_truncation(log: "Log", end: int, again: Producers | None) -> LogState:
@@ -118,7 +142,7 @@ def state_after_truncation(log: "Log", end: int, again: Producers | None) -> Log
     state = LogState(min(log.log_start, end), end, producers.snapshot(end), log.epochs.encode(), _sealed(log, end))
     starts = min(log.local_start, end), min(log.clean_end, end)
     state = state._replace(active=_active(log, end), aborted=rows, must_sync_names=log.replaced.must_sync_names)
-    return state._replace(local_start=starts[0], clean_end=starts[1])
+    return state._replace(local_start=starts[0], clean_end=starts[1], unseen=log.unseen and log.unseen.below(end))
 
 
 def _sealed(log: "Log", end: int) -> Manifest:
@@ -182,9 +206,11 @@ def load(disk: Disk, directory: str) -> Recovered:
         segments, rest = manifest.decode(rest, _ROW_LAYOUTS.get(recovery.version, RowLayout.WITH_COMPACTION))
     if has_transactions:
         active, rest = ActiveSegment._make(_ACTIVE.unpack_from(rest)), rest[_ACTIVE.size :]
-    local_start = clean_end = 0
+    local_start, clean_end, unseen = 0, 0, None
     if recovery.version >= WITH_COMPACTION:
         (local_start, clean_end), rest = _ENDS.unpack_from(rest), rest[_ENDS.size :]
+    if recovery.version >= WITH_UNSEEN:
+        unseen, rest = Unseen._make(_UNSEEN.unpack_from(rest)), rest[_UNSEEN.size :]
     if epochs is None:
         # Likewise. All segments are read, but the log start offset is known.
         listed: Manifest | None = None if segments is None else ()
@@ -193,7 +219,7 @@ def load(disk: Disk, directory: str) -> Recovered:
     decoded = LeaderEpochs.decode(epochs.payload)
     producers = Producers.decode(rest, has_transactions=has_transactions)
     known = Recovered(log_start, recovery_point, producers, decoded, damage, segments, active, local_start, clean_end)
-    return known._replace(epochs_start=start_of(epochs.payload) or 0, flushed_end=recovery_point)
+    return known._replace(epochs_start=start_of(epochs.payload) or 0, flushed_end=recovery_point, unseen=unseen)
 
 
 def _sync_names(disk: Disk, directory: str, state: LogState) -> None:
@@ -221,10 +247,19 @@ def _write_epochs(disk: Disk, directory: str, state: LogState) -> None:
 def _write_recovery(disk: Disk, directory: str, state: LogState) -> None:
     path, head = f"{directory}/{RECOVERY_FILE}", HEAD.pack(state.log_start, state.recovery_point)
     encoded = state.producers.encode()
-    if state.clean_end or state.local_start > state.log_start or any(row.generation for row in state.segments):
+    unseen = state.unseen
+    if (
+        unseen is not None
+        or state.clean_end
+        or state.local_start > state.log_start
+        or any(row.generation for row in state.segments)
+    ):
         ends = _ENDS.pack(max(state.local_start, state.log_start), state.clean_end)
+        version = WITH_COMPACTION
+        if unseen is not None:
+            ends, version = ends + _UNSEEN.pack(*unseen), WITH_UNSEEN
         payload = head + manifest.encode(state.segments) + _ACTIVE.pack(*state.active) + ends + encoded
-        checkpoint.write(disk, path, payload, WITH_COMPACTION)
+        checkpoint.write(disk, path, payload, version)
         return
     if (producers := before_transactions(encoded)) is not None:
         # The same for less space, and earlier versions of Cordwood read it.

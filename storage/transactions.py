@@ -129,6 +129,11 @@ class LogTransactions:
         del self.replaced[self._place_of(end) :]
         self.end, self.complete_from = min(self.end, end), min(self.complete_from, end)
 
+    def replace_from(self, start: int, again: "LogTransactions") -> None:
+        """Replace the entries from `start` on by those of `again`. The caller then sets the ongoing transactions."""
+        self.replaced = [*self.replaced_below(start), *again.replaced[again._place_of(start) :]]
+        self.end = max(self.end, again.end)
+
     def set_ongoing(self, ongoing: Iterable[tuple[int, int]]) -> None:
         """Replace the ongoing transactions: pairs of first offset and producer id."""
         self._unstable = (-1, None)

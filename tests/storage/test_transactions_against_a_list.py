@@ -1,20 +1,23 @@
 """Model-based test: a log's transactions are those that a list of its batches gives by brute force.
 
 Batches are appended, truncated, flushed and checkpointed, the process is killed or the machine loses power at any
-change, bits of the files flip, and retention removes segments. The model reads the batches that the log has.
+change, bits of the files flip, a lost end is cut or comes back, and retention removes segments. The model reads the
+batches that the log has.
 """
 
 import random
+from contextlib import suppress
 
 import pytest
 from log_fixture import ALL_BYTES, LogFixture
+from refetch import refetch
 
 from cordwood.chaos.sim.disk import SimulatedDisk
 from cordwood.chaos.sim.faults import Died
 from cordwood.storage.batch import BatchHeader, check, split
 from cordwood.storage.config import LogConfig
 from cordwood.storage.control import EndTransactionMarker, decode_marker
-from cordwood.storage.errors import LostTail
+from cordwood.storage.errors import InvalidTransactionState, LostTail, OutOfOrderSequence, StaleProducerEpoch
 
 TINY = LogConfig(segment_bytes=400, index_interval_bytes=150, retention_ms=-1)
 ROOMY = LogConfig(segment_bytes=4000, index_interval_bytes=1000, retention_ms=-1)
@@ -55,6 +58,8 @@ class LogOfTransactions:
         self.log = LogFixture(self.rng.choice([TINY, ROOMY]), SimulatedDisk(random.Random(seed)))
         self.batches: list[bytes] = []
         self.high_watermark = 0
+        self.lost: tuple[list[bytes], int] | None = None
+        """The batches before a loss, and the log's end then, until they are back."""
         self.steps = [
             *6 * [self.send],
             *5 * [self.mark],
@@ -145,7 +150,7 @@ class LogOfTransactions:
         self._reopen()
 
     def damage(self) -> None:
-        """Flip a bit. A lost end is cut, as in a repair, and other damage goes unless recovery has made it good.
+        """Flip a bit. A lost end is cut or comes back, and other damage goes unless recovery has made it good.
 
         Not where retention has removed records of a transaction that ends here: its first offset is not known again.
         """
@@ -165,6 +170,8 @@ class LogOfTransactions:
         if end <= self.log.log.local_start or not (lost or path in [damaged.path for damaged in self.log.damage]):
             disk.flip(path, position, bit)
             self.log.reopen()
+        elif lost and self.rng.random() < 0.5:
+            self._go_on()
         elif lost:
             if self.rng.random() < 0.7:
                 # It follows before it is cut.
@@ -175,6 +182,24 @@ class LogOfTransactions:
             disk.flip(path, position, bit)
             self.log.reopen()
         self._learn()
+
+    def _go_on(self) -> None:
+        """Append to a log without its lost end, and refetch that."""
+        self.lost = self.batches, self.log.end
+        steps = [*3 * [self.log.flush, self.log.checkpoint, self.send, self.mark], self.log.append, self.log.reopen]
+        for _ in range(self.rng.randint(1, 8)):
+            # What the log knows of a producer can be older than what that sends.
+            with suppress(OutOfOrderSequence, StaleProducerEpoch, InvalidTransactionState):
+                self.rng.choice([*steps, self._flush_and_kill])()
+
+        def read(offset: int, _end: int) -> bytes:
+            return next(batch for header, batch in self._headers() if header.base_offset <= offset < header.end)
+
+        refetch(self.log, read)
+        self.lost = None
+
+    def _flush_and_kill(self) -> None:
+        self.log.flush().kill().reopen()
 
     def check(self) -> None:
         log, start, end = self.log, self.log.start, self.log.end
@@ -201,7 +226,11 @@ class LogOfTransactions:
         self.high_watermark = min(self.high_watermark, self.log.end)
 
     def _learn(self) -> None:
-        """Take the batches that the log has, and keep those before its start."""
+        """Take the batches that the log has, and keep those before its start, or before the end that it has lost."""
+        if self.lost is not None:
+            before, end = self.lost
+            self.batches = [*before, *split(self.log.read(end, ALL_BYTES))]
+            return
         start = self.log.start
         read: list[bytes] = []
         offset = start

@@ -8,6 +8,7 @@ HANGING = "A consumer with read_committed waits forever."
 
 PRODUCERS, TRANSACTIONS, INDEX = "storage/producers.py", "storage/transactions.py", "storage/aborted_index.py"
 VERIFICATION = "replication/verification.py"
+UNSEEN = "storage/unseen_batches.py"
 
 MUTANTS = (
     Mutant(
@@ -188,10 +189,82 @@ MUTANTS = (
     Mutant(
         "refetched-markers-abort-nothing",
         "storage/segment_rebuild.py",
-        " or self._has_fetched_markers:\n",
-        ":\n",
+        " or self._has_fetched_markers):\n",
+        "):\n",
         "Markers that recovery has not seen end transactions once they are refetched.",
         ABORTED,
+        Scenario.LOGS,
+    ),
+    Mutant(
+        "unseen-batches-stay-unseen",
+        "storage/segment_rebuild.py",
+        "        if log.unseen is not None and old.base_offset",
+        "        if False and old.base_offset",
+        "Transactions are read again once the batches that recovery has not seen are back.",
+        ABORTED,
+        Scenario.LOGS,
+    ),
+    Mutant(
+        "unseen-batches-are-forgotten-by-a-restart",
+        "storage/state.py",
+        "*starts, must_sync, new, log.unseen)\n",
+        "*starts, must_sync, new)\n",
+        "A checkpoint has the range of batches that recovery has not seen.",
+        ABORTED,
+        Scenario.LOGS,
+    ),
+    Mutant(
+        "batches-that-came-back-before-a-crash-stay-unseen",
+        "storage/log_loader.py",
+        "    look_again(log)\n",
+        "",
+        "A start reads the transactions again if all lost batches are back.",
+        ABORTED,
+        Scenario.LOGS,
+    ),
+    Mutant(
+        "a-cut-leaves-batches-unseen",
+        "storage/log.py",
+        "        self.unseen = self.unseen and self.unseen.below(end)\n",
+        "",
+        "A truncation removes the lost offsets from what is to be read again.",
+        "Each start and each repair reads batches again for nothing.",
+        Scenario.LOGS,
+    ),
+    Mutant(
+        "batches-are-read-again-on-the-event-loop",
+        UNSEEN,
+        "        return left - size > ON_LOOP_MAX_BYTES\n",
+        "        return False\n",
+        "A log is read again in a thread, and only the last batches of it on the event loop.",
+        "All requests wait while a log is read.",
+        Scenario.LOGS,
+    ),
+    Mutant(
+        "segments-after-a-loss-keep-their-first-undecided-offset",
+        UNSEEN,
+        "                index.undecided = undecided\n",
+        "",
+        "A segment after a lost end has the first offset that was undecided where it begins.",
+        ABORTED,
+        Scenario.LOGS,
+    ),
+    Mutant(
+        "markers-before-a-loss-are-stable",
+        "storage/transactions.py",
+        "        self.replaced = [*self.replaced_below(start), *again",
+        "        self.replaced = [*again",
+        "What markers above the high watermark replaced is kept where the batches are not read again.",
+        UNDECIDED,
+        Scenario.LOGS,
+    ),
+    Mutant(
+        "checkpoints-change-while-they-are-written",
+        "storage/producers.py",
+        "self._by_id[producer_id] = replace(producer, current_transaction_first_offset=NO_TRANSACTION)\n",
+        "producer.current_transaction_first_offset = NO_TRANSACTION\n",
+        "A checkpoint that is being written keeps the producers as they were.",
+        UNDECIDED,
         Scenario.LOGS,
     ),
     Mutant(

@@ -26,6 +26,7 @@ from cordwood.replication.refusal import PartitionRefused
 from cordwood.replication.scrubber import PASS_S
 from cordwood.replication.truncation import Truncations
 from cordwood.storage.batch import HEADER_BYTES
+from cordwood.storage.unseen_batches import UnseenBatches
 
 VALUES = [f"value-{number}" for number in range(60)]
 FOUND_S = 30.0
@@ -336,6 +337,53 @@ def test_what_the_only_one_in_sync_has_lost_comes_from_a_replica_that_was_away(*
         await cluster.produce("next")
         cluster.start(other)
         await is_whole_again(cluster, values=[*VALUES[:6], "next"])
+
+    run_scenario(story, brokers=2, min_isr=1)
+
+
+@pytest.mark.parametrize("size", [1, 300_000])
+def test_a_transaction_that_was_lost_and_aborted_meanwhile_is_aborted_once_it_comes_back(size: int) -> None:
+    """With `size` bytes that come while it is read again, which are read in a thread where they are many."""
+
+    async def story(cluster: ReplicaCluster) -> None:
+        await cluster.produce("first")
+        broker, leader = a_follower(cluster), cluster.replica(cluster.leader())
+        write(leader, "aborted", producer=1)
+        await cluster.settled()
+        other = cluster.leader()
+        await cluster.kill(other)
+        await cluster.until(lambda: cluster.isr() == {broker}, "one is left")
+        await cluster.kill(broker)
+        [path], disk = files(cluster, broker, ".log"), cluster.disks[broker]
+        disk.shorten(path, len(disk.content(path).rstrip(b"\0")) - 1)
+        cluster.start(broker)
+        await cluster.until(lambda: cluster.leader() == broker, "it leads")
+        decide(cluster.replica(broker), commit=False, producer=1)
+        cluster.replace_producer(0)
+        await cluster.produce("next")
+        await cluster.running[broker].log_maintenance.checkpoints.write(cluster.replica(broker))
+        await cluster.kill(broker)
+        cluster.start(broker)
+        await cluster.until(lambda: cluster.leader() == broker, "it leads again")
+        replica, damage = cluster.replica(broker), cluster.running[broker].damage
+        read_on, reads = UnseenBatches.read_on, 0
+
+        def and_append(unseen: UnseenBatches) -> None:
+            nonlocal reads
+            read_on(unseen)
+            reads += 1
+            if reads == 1:
+                write(replica, "x" * size, producer=2)
+
+        with pytest.MonkeyPatch.context() as patched:
+            patched.setattr(UnseenBatches, "read_on", and_append)
+            cluster.start(other)
+            await cluster.until(lambda: damage.found == damage.repaired > 0, "all of it is there again", REPAIRED_S)
+        await cluster.settled()
+        for each in cluster.ids:
+            assert cluster.replica(each).log.aborted(0, replica.log.log_end) == [(1, 1)]
+        assert replica.last_stable_offset == replica.log.log_end - 1
+        assert reads == (2 if size == 1 else 3)
 
     run_scenario(story, brokers=2, min_isr=1)
 
