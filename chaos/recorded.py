@@ -1,15 +1,20 @@
-"""docs/chaos-results.md: recorded runs of `cordwood chaos sim` and `cordwood chaos run`."""
+"""docs/chaos-results.md: recorded runs of `cordwood chaos sim`, `cordwood chaos run`, and the programs beside them."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from cordwood.chaos.results import Result
 
-SIM, RUN = "chaos-sim", "chaos-run"
-KINDS = {SIM: "cordwood chaos sim", RUN: "cordwood chaos run"}
+SIM, RUN, ARCHIVE_KILLS, REPLACEMENTS = "chaos-sim", "chaos-run", "chaos-archive-kills", "chaos-replacements"
+KINDS = {
+    SIM: "cordwood chaos sim",
+    RUN: "cordwood chaos run",
+    ARCHIVE_KILLS: "python -m cordwood.chaos.live.archive_kills",
+    REPLACEMENTS: "python -m cordwood.chaos.live.replacements",
+}
 HEAD = """# Recorded runs
 
-<!-- Made by `python docs/generate` from docs/results/, where `cordwood chaos sim` and `run` write with --record. -->
+<!-- Made by `python docs/generate` from docs/results/, where these commands write with --record. -->
 
 Each section is one run at one commit, as its file of `docs/results/` has it. What is done in them, and what counts as
 an anomaly, is in [chaos.md](chaos.md).
@@ -24,6 +29,9 @@ FIGURES = {
     "minutes": "minutes",
     "acknowledged": "records acknowledged",
     "read": "records read",
+    "compacted_acknowledged": "records acknowledged in a compacted topic",
+    "restorations_killed": "restorations killed",
+    "restored_files": "files restored",
     "sent_again": "sent again by clients in a new epoch",
     "longest_silence_s": "longest time without an acknowledgement, s",
     "trace_hash": "trace",

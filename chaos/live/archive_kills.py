@@ -33,9 +33,9 @@ from cordwood.chaos.live.restorations import Restorations
 from cordwood.chaos.live.rounds import Rounds
 from cordwood.chaos.live.target import FaultTarget
 from cordwood.chaos.live.verdict import RunVerdict, judge
+from cordwood.chaos.recorded import ARCHIVE_KILLS
 from cordwood.chaos.results import begun, ended
 
-KIND = "chaos-archive-kills"
 GRACE_S = 6.0
 SETTLED_S, RESTORED_S = 120.0, 60.0
 SETTINGS = {
@@ -68,7 +68,7 @@ def main(
     ] = None,
 ) -> None:
     """Kill brokers and restorations, and check everything. Exits with 1 if a promise was broken."""
-    record = begun(recorded, KIND, {"rounds": rounds, "seed": seed})
+    record = begun(recorded, ARCHIVE_KILLS, {"rounds": rounds, "seed": seed})
     restorations = int(rounds * RESTORATIONS_SHARE)
     with workplace(keep) as place:
         try:

@@ -26,9 +26,9 @@ from cordwood.chaos.live.replica_logs import TOPICS
 from cordwood.chaos.live.rounds import Rounds
 from cordwood.chaos.live.target import FaultTarget
 from cordwood.chaos.live.verdict import judge
+from cordwood.chaos.recorded import REPLACEMENTS
 from cordwood.chaos.results import begun, ended
 
-KIND = "chaos-replacements"
 BROKERS, VOTERS = 4, 3
 TRANSACTIONAL = 2
 OPTIONS = RoundOptions(limits=(NOTHING_TWICE,), hold_s=AT_ONCE_S)
@@ -47,7 +47,7 @@ def main(
     ] = None,
 ) -> None:
     """Interrupt replacements, carry them on, and check everything. Exits with 1 if a promise was broken."""
-    record = begun(recorded, KIND, {"rounds": rounds, "seed": seed})
+    record = begun(recorded, REPLACEMENTS, {"rounds": rounds, "seed": seed})
     load = LoadOnCluster(f"replaced-{seed}", seed, per_second=per_second, transactional=TRANSACTIONAL)
     with workplace(keep) as place, _cluster(place) as target:
         summary = _run(place, target, load, rounds)
