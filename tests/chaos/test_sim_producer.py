@@ -5,7 +5,7 @@ from dataclasses import replace
 from cordwood.chaos.history import ACKS_ALL, Outcome
 from cordwood.chaos.sim.plan import plan_of
 from cordwood.chaos.sim.producer import ProducerPlan
-from cordwood.chaos.sim.run import run_plan
+from cordwood.chaos.sim.run import run_plan, run_seed
 from cordwood.chaos.sim.schedule import FaultKind, ScheduledFault, TargetChoice
 
 CUTS = tuple(
@@ -31,3 +31,8 @@ def test_a_send_that_finds_too_few_replicas_is_refused_unless_it_is_sent_again()
     assert run.findings == ()
     assert refused.any()
     assert not (refused & is_idempotent).any()
+
+
+def test_the_last_sends_without_an_answer_are_waited_for_before_the_logs_are_read() -> None:
+    """In this seed one is on its way when everything else is at rest, and is read while the archive is waited for."""
+    assert run_seed(1634, 30.0).findings == ()
