@@ -50,6 +50,14 @@ def record_in(
     return None
 
 
+def record_again(producers: Producers, segment: Segment, position: int, header: BatchHeader) -> AbortedRow | None:
+    """Record a batch that the log has at `position`, if it is transactional, as `record_in`. Blocks on the disk."""
+    if not header.is_transactional:
+        return None
+    marker = marker_of(segment, position, header)
+    return record_in(producers, header, header.base_offset, header.end, header.max_timestamp, marker)
+
+
 def marker_of(segment: Segment, position: int, header: BatchHeader) -> EndTransactionMarker | None:
     """Return the marker of the batch at `position`; None if it is not a control batch. Blocks on the disk."""
     if not header.is_control:
@@ -100,8 +108,5 @@ def restore_aborted(log: "Log", segment: Segment, end: int) -> None:
 def _rows_again(segments: Sequence[Segment], segment: Segment, end: int, producers: Producers) -> Iterator[AbortedRow]:
     """Record the batches below `end` from where no transaction of interest began before, and yield what they abort."""
     for place, position, header in headers_from(segments, segment.aborted.undecided, end):
-        if header.is_transactional:
-            marker = marker_of(place, position, header)
-            row = record_in(producers, header, header.base_offset, header.end, header.max_timestamp, marker)
-            if row is not None:
-                yield row
+        if (row := record_again(producers, place, position, header)) is not None:
+            yield row

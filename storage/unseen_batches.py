@@ -15,7 +15,7 @@ from cordwood.storage.boundaries import headers_from
 from cordwood.storage.errors import DamagedLog
 from cordwood.storage.producers import Producers
 from cordwood.storage.segment import Segment
-from cordwood.storage.transaction_log import marker_of, record_in
+from cordwood.storage.transaction_log import record_again
 
 if TYPE_CHECKING:
     from cordwood.storage.log import Log
@@ -52,12 +52,9 @@ class UnseenBatches:
         end = self._log.log_end
         for segment, position, header in headers_from(self._segments(), self._due, end):
             self._enter(segment)
-            if header.is_transactional:
-                marker = marker_of(segment, position, header)
-                time_ms = header.max_timestamp
-                row = record_in(self._producers, header, header.base_offset, header.end, time_ms, marker)
-                if row is not None and segment in self._rows:
-                    self._rows[segment].append(row)
+            row = record_again(self._producers, segment, position, header)
+            if row is not None and segment in self._rows:
+                self._rows[segment].append(row)
             self._read, self._due = (segment.base_offset, position + header.size), header.end
         self._due = end
 

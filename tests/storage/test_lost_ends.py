@@ -21,15 +21,25 @@ def filled() -> LogFixture:
     return log
 
 
-def harm(log: LogFixture, how: str) -> LogFixture:
+HARMS = pytest.mark.parametrize("how", ["shorten", "zero", "lose"])
+
+
+def harm_from(log: LogFixture, offset: int, how: str) -> LogFixture:
+    """Lose everything from an offset on, flushed as it was, and open the log."""
+    [segment] = log.log.segments
+    position = segment.locate(offset)
     match how:
         case "shorten":
-            log.disk.shorten(log.path(0), 6 * BATCH_BYTES)
+            log.disk.shorten(log.path(0), position)
         case "zero":
-            log.disk.zero(log.path(0), 6 * BATCH_BYTES, 2 * BATCH_BYTES)
+            log.disk.zero(log.path(0), position, segment.size - position)
         case "lose":
             log.disk.lose(log.path(0))
     return log.reopen()
+
+
+def harm(log: LogFixture, how: str) -> LogFixture:
+    return harm_from(log, 6, how)
 
 
 def replica(log: LogFixture) -> ReadOther:
@@ -43,7 +53,7 @@ def next_leader(log: LogFixture) -> LogFixture:
     return log.append("next").flush().checkpoint().reopen()
 
 
-@pytest.mark.parametrize("how", ["shorten", "zero", "lose"])
+@HARMS
 @pytest.mark.parametrize("is_restarted", [False, True])
 def test_a_follower_that_has_the_lost_end_continues_after_it(how: str, is_restarted: bool) -> None:
     log = harm(filled(), how)
@@ -52,7 +62,7 @@ def test_a_follower_that_has_the_lost_end_continues_after_it(how: str, is_restar
     assert first_difference(log.log.epochs, log.end, last_epoch=3, follower_end=8) is None
 
 
-@pytest.mark.parametrize("how", ["shorten", "zero", "lose"])
+@HARMS
 def test_the_lost_end_is_refetched_with_the_epochs_that_it_had(how: str) -> None:
     log, good = next_leader(harm(filled(), how)), filled()
     refetch(log, replica(good))
@@ -76,7 +86,7 @@ def with_transactions() -> LogFixture:
     return log.flush()
 
 
-@pytest.mark.parametrize("how", ["shorten", "zero", "lose"])
+@HARMS
 def test_transactions_that_end_in_the_lost_end_are_aborted_once_it_is_refetched(how: str) -> None:
     good, log = with_transactions(), with_transactions()
     [segment] = log.log.segments
@@ -95,21 +105,6 @@ def test_transactions_that_end_in_the_lost_end_are_aborted_once_it_is_refetched(
     assert log.checkpoint().power_cut(keep=1.0).reopen().aborted() == good.aborted() == [(1, 1), (2, 2), (3, 5)]
 
 
-def harm_from(log: LogFixture, offset: int, how: str) -> LogFixture:
-    """Lose everything from an offset on, flushed as it was, and open the log."""
-    [segment] = log.log.segments
-    position = segment.locate(offset)
-    match how:
-        case "shorten":
-            log.disk.shorten(log.path(0), position)
-        case "zero":
-            log.disk.zero(log.path(0), position, segment.size - position)
-        case "lose":
-            log.disk.lose(log.path(0))
-    return log.reopen()
-
-
-HARMS = pytest.mark.parametrize("how", ["shorten", "zero", "lose"])
 RESTARTS = pytest.mark.parametrize("is_restarted", [False, True])
 """Whether the log is opened again before it is repaired: its last checkpoint is one without the lost batches."""
 

@@ -199,7 +199,7 @@ class LogOfTransactions:
         self.lost = None
 
     def _flush_and_kill(self) -> None:
-        self.log.flush().kill().reopen()
+        self.log.flush().reopen()
 
     def check(self) -> None:
         log, start, end = self.log, self.log.start, self.log.end
