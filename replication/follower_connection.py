@@ -224,7 +224,8 @@ class FollowerConnection:
     def schedule_data(self, stream: ReplicaStream) -> None:
         directory = stream.directory
         directory.with_data[stream] = None
-        if directory.window.may_send():
+        window = directory.window
+        if window.may_send() or (window.may_catch_up() and not stream.leader.view.counts_on(self.broker_id)):
             self._end_of_tick.due(self)
 
     def schedule_watermark(self, stream: ReplicaStream) -> None:
@@ -238,24 +239,37 @@ class FollowerConnection:
             self._begin_some()
         rows, self._answers = self._answers, []
         chunks: list[Chunk] = []
+        others: list[list[Chunk]] = []
         size = waiting = 0
         for directory in self._directories.values():
             if directory.with_data:
                 waiting += 1
         for directory in self._directories.values():
-            if directory.with_data and directory.window.may_send():
-                size += self._fill(directory, STREAMS_PER_PUSH // waiting, rows, chunks)
+            if directory.with_data:
+                size += self._fill(directory, STREAMS_PER_PUSH // waiting, rows, chunks, others)
         if rows:
             self._channel.push([encode_push(rows, size), *chunks])
+        for push in others:
+            self._channel.push(push)
 
-    def _fill(self, directory: FollowerDirectory, most: int, rows: list[PushRow], chunks: list[Chunk]) -> int:
-        """Collect the next push to one log directory, of `most` streams, in-sync replicas first. Return its bytes.
+    def _fill(
+        self,
+        directory: FollowerDirectory,
+        most: int,
+        rows: list[PushRow],
+        chunks: list[Chunk],
+        others: list[list[Chunk]],
+    ) -> int:
+        """Collect the next push to replicas in sync in one log directory, of `most` streams. Return its bytes.
 
-        If more in-sync replicas wait, it is a part of the push, and the next iteration of the event loop sends the next
-        one: a write to thousands of partitions does not take a round trip for each `most` of them.
+        If more of them wait, it is a part of the push, and the next iteration of the event loop sends the next one: a
+        write to thousands of partitions does not take a round trip for each `most` of them. To replicas that catch up
+        goes what is left of its bytes, in a push of their own, which is added to `others`.
         """
         window, waiting = directory.window, len(directory.with_data)
-        budget = left = min(window.push_bytes, window.credit)
+        may_send = window.may_send()
+        if not may_send and not window.may_catch_up():
+            return 0
         in_sync: list[ReplicaStream] = []
         catching_up: list[ReplicaStream] = []
         for stream in islice(directory.with_data, most * SEEN_PER_STREAM):
@@ -264,23 +278,27 @@ class FollowerConnection:
         if are_many:
             # Before some of them get a turn: those come last.
             _to_the_end(catching_up, directory.with_data)
-        if in_sync:
-            left -= self._take(in_sync[:most], left, rows, chunks)
-        if catching_up and left > 0 and most > len(in_sync):
-            left -= self._catch_up(catching_up, most - len(in_sync), left, rows, chunks)
-        if left < budget:
-            window.sent(budget - left, is_cut=waiting > most and len(in_sync) > most)
-        if are_many and left == budget:
+        sent = caught_up = 0
+        budget = min(window.push_bytes, window.credit)
+        if in_sync and may_send:
+            sent = self._take(in_sync[:most], budget, rows, chunks)
+            if sent:
+                window.sent(sent, is_cut=waiting > most and len(in_sync) > most)
+        if catching_up and sent < budget and most > len(in_sync) and window.may_catch_up():
+            caught_up = self._catch_up(catching_up, most - len(in_sync), budget - sent, others)
+            if caught_up:
+                window.caught_up(caught_up)
+        if are_many and not sent + caught_up:
             self.retry_in(LOOK_ON_S)
         # Unless nothing was taken or found empty: then only a report or the end of a throttle changes that.
-        if directory.with_data and (left < budget or len(directory.with_data) < waiting) and window.may_send():
+        if directory.with_data and (sent + caught_up or len(directory.with_data) < waiting):
             self._soon()
-        return budget - left
+        return sent
 
-    def _catch_up(
-        self, streams: list[ReplicaStream], most: int, left: int, rows: list[PushRow], chunks: list[Chunk]
-    ) -> int:
-        """Collect batches for `most` replicas outside the ISR, within their limits. Return their size in bytes."""
+    def _catch_up(self, streams: list[ReplicaStream], most: int, left: int, others: list[list[Chunk]]) -> int:
+        """Add a push to `most` replicas outside the ISR, within their limits. Return its size in bytes."""
+        rows: list[PushRow] = []
+        chunks: list[Chunk] = []
         now, taken = self._loop.time(), 0
         by_charge: dict[Charge | None, list[ReplicaStream]] = defaultdict(list)
         for stream in streams:
@@ -299,6 +317,8 @@ class FollowerConnection:
                 self._catchup.charge(size, now)
                 if charge is not None:
                     self._throttle.sent(self, charge, size, now)
+        if rows:
+            others.append([encode_push(rows, taken), *chunks])
         return taken
 
     def _directory(self, stream_id: int) -> FollowerDirectory:

@@ -313,10 +313,10 @@ class Partition:
         self.directory.uncheckpointed.pop(self, None)
         self._end_role(Refusal.OFFLINE)
 
-    def deleted(self) -> None:
+    def deleted(self, reason: Refusal = Refusal.DELETED) -> None:
         """End the role of a deleted or reassigned replica: waiters are refused, and nothing is written any more."""
         self.is_deleted = True
-        self._end_role(Refusal.DELETED)
+        self._end_role(reason)
 
     def close(self) -> None:
         """Flush and checkpoint the log, so that the next start has nothing to recover. Blocks on the disk."""

@@ -300,16 +300,16 @@ class Replicas:
         if not held:
             del self._by_topic[topic]
             self._names.pop(partition.topic_id, None)
-        self.forget(partition)
+        self.forget(partition, Refusal.NOT_LEADER)
         return partition
 
-    def forget(self, partition: Partition) -> None:
-        """End the role of a removed partition; `FileRemoval.remove` then deletes its files."""
+    def forget(self, partition: Partition, reason: Refusal = Refusal.DELETED) -> None:
+        """End the role of a removed partition, for `reason`; `FileRemoval.remove` then deletes its files."""
         self._homes.pop((partition.topic_id, partition.index), None)
         self.unrecorded.pop(partition, None)
         partition.directory.partition_count -= 1
         partition.directory.uncheckpointed.pop(partition, None)
-        partition.deleted()
+        partition.deleted(reason)
         try:
             partition.directory.flushed_offsets.forget(partition.topic_id, partition.index)
         except OSError as error:

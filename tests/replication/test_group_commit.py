@@ -193,6 +193,18 @@ def test_a_waiter_of_a_deleted_partition_gets_an_error() -> None:
     tell(scenario)
 
 
+def test_a_waiter_of_a_partition_that_moves_to_other_brokers_looks_for_the_leader() -> None:
+    async def scenario(broker: ReplicaFixture) -> None:
+        waiting = broker.produce("a")
+        await broker.turn()
+        broker.replicas.remove_one("t", 0)
+        assert isinstance(waiting.outcome, PartitionRefused)
+        assert waiting.outcome.reason is Refusal.NOT_LEADER
+        broker.syncer.let_go()
+
+    tell(scenario)
+
+
 class Poll:
     """A long poll that counts its wake-ups, with the acknowledgements sent before each."""
 

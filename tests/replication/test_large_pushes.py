@@ -350,7 +350,7 @@ class Leading:
     async def pushes(self, *, are_reported: bool = True, turns: int = 50) -> list[list[int]]:
         """Return the streams with data of each push or part, that the follower reports as flushed without a pause.
 
-        In one turn at most one is sent.
+        In one turn at most one is sent to replicas in sync, and one to others.
         """
         found = []
         for _ in range(turns):
@@ -437,8 +437,35 @@ def test_replicas_in_sync_come_first_however_many_wait() -> None:
         leading.add(2 * STREAMS_PER_PUSH, in_sync=False)
         in_sync = leading.add(STREAMS_PER_PUSH + 10)
         pushes = await leading.pushes()
-        assert [*pushes[0], *pushes[1][:10]] == list(in_sync)
-        assert [len(push) for push in pushes] == [STREAMS_PER_PUSH, STREAMS_PER_PUSH, STREAMS_PER_PUSH, 10]
+        assert [*pushes[0], *pushes[1]] == list(in_sync)
+        assert [len(push) for push in pushes[1:3]] == [10, STREAMS_PER_PUSH - 10]
+        assert sum(map(len, pushes[2:])) == 2 * STREAMS_PER_PUSH
+
+    run(scenario())
+
+
+def test_no_replica_in_sync_waits_until_one_that_catches_up_has_flushed() -> None:
+    async def scenario() -> None:
+        leading = Leading()
+        leading.add(3 * STREAMS_PER_PUSH, in_sync=False)
+        assert len(await leading.pushes(are_reported=False)) == ANSWERS_ON_THE_WAY_MAX
+        for _ in range(ANSWERS_ON_THE_WAY_MAX):
+            in_sync = leading.add(1)
+            assert await leading.pushes(are_reported=False) == [list(in_sync)]
+        leading.add(1)
+        assert await leading.pushes(are_reported=False) == []
+
+    run(scenario())
+
+
+def test_no_replica_that_catches_up_waits_until_those_in_sync_have_flushed() -> None:
+    async def scenario() -> None:
+        leading = Leading()
+        for _ in range(ANSWERS_ON_THE_WAY_MAX):
+            leading.add(1)
+            assert len(await leading.pushes(are_reported=False)) == 1
+        behind = leading.add(1, in_sync=False)
+        assert await leading.pushes(are_reported=False) == [list(behind)]
 
     run(scenario())
 
@@ -451,7 +478,8 @@ def test_a_push_looks_through_a_part_of_very_many_streams_and_the_next_one_throu
         in_sync = leading.add(5)
         pushes = await leading.pushes()
         assert pushes[0] == list(behind[:STREAMS_PER_PUSH])
-        assert pushes[1][:10] == [*in_sync, *behind[seen:]]
+        assert pushes[1] == list(in_sync)
+        assert pushes[2][:5] == list(behind[seen:])
         assert sorted(stream for push in pushes for stream in push) == [*behind, *in_sync]
 
     run(scenario())

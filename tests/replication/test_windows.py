@@ -17,17 +17,40 @@ from cordwood.storage.config import LogConfig
 MB = 1 << 20
 
 
+def open_to(window: PushWindow) -> tuple[bool, bool]:
+    """Return whether pushes may be sent to replicas in sync, and to others."""
+    return window.may_send(), window.may_catch_up()
+
+
 def test_a_window_is_bounded_in_bytes_and_in_pushes() -> None:
     window = PushWindow()
     window.sent(WINDOW_BYTES + 1)
-    assert not window.may_send()
+    assert open_to(window) == (False, False)
     window.reported(1)
-    assert not window.may_send()
+    assert open_to(window) == (False, False)
     window.reported(1)
-    assert window.may_send()
+    assert open_to(window) == (True, True)
     for _ in range(ANSWERS_ON_THE_WAY_MAX - 1):
+        window.sent(0)
+    assert open_to(window) == (False, True)
+    window.caught_up(1)
+    assert open_to(window) == (False, False)
+
+
+def test_pushes_to_replicas_that_catch_up_leave_those_in_sync_their_own_and_the_other_way_round() -> None:
+    window = PushWindow()
+    for _ in range(ANSWERS_ON_THE_WAY_MAX):
+        window.caught_up(10)
+    assert open_to(window) == (True, False)
+    for _ in range(ANSWERS_ON_THE_WAY_MAX):
         window.sent(1)
-    assert not window.may_send()
+    assert open_to(window) == (False, False)
+    window.reported(10)
+    assert open_to(window) == (False, True)
+    window.reported(10)
+    assert open_to(window) == (False, True)
+    window.reported(1)
+    assert open_to(window) == (True, True)
 
 
 def test_a_push_that_was_cut_goes_on_within_its_bytes_whatever_is_in_flight() -> None:
@@ -75,12 +98,17 @@ def test_whatever_is_sent_and_reported_the_window_holds() -> None:
             size = rng.randrange(1, 2 * MB)
             window.sent(size, is_cut=rng.random() < 0.5)
             on_the_way += size
+        if window.may_catch_up() and rng.random() < 0.5:
+            assert on_the_way < WINDOW_BYTES
+            size = rng.randrange(1, 2 * MB)
+            window.caught_up(size)
+            on_the_way += size
         size = rng.randrange(on_the_way + 1)
         window.reported(size)
         on_the_way -= size
         assert window.credit == WINDOW_BYTES - on_the_way
     window.reported(on_the_way)
-    assert window.may_send()
+    assert open_to(window) == (True, True)
 
 
 def stream_in(directory: int, number: int) -> int:

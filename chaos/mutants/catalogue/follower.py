@@ -199,8 +199,8 @@ MUTANTS = (
     Mutant(
         "a-second-push-waits-for-a-report",
         "replication/follower_connection.py",
-        " and window.may_send():\n            self._soon()\n",
-        " and False:\n            self._soon()\n",
+        "            self._soon()\n        return sent\n",
+        "            pass\n        return sent\n",
         "A leader sends as long as the follower's window has room (ADR 12).",
         "A follower that catches up has one push in flight, and its disk idles between two.",
     ),

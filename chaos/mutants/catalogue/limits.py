@@ -267,8 +267,8 @@ MUTANTS = (
     Mutant(
         "a-push-has-any-number-of-streams",
         "replication/follower_connection.py",
-        "self._take(in_sync[:most], left, rows, chunks)\n",
-        "self._take(in_sync, left, rows, chunks)\n",
+        "self._take(in_sync[:most], budget, rows, chunks)\n",
+        "self._take(in_sync, budget, rows, chunks)\n",
         "A push is collected from a limited number of streams (ADR 25).",
         "A follower that returns to thousands of partitions holds its leader's event loop with one push.",
     ),
@@ -287,6 +287,22 @@ MUTANTS = (
         "        self.push_bytes -= 1\n",
         "All parts of a push have the bytes of one.",
         "A leader of many busy partitions has the whole window in flight instead of two pushes.",
+    ),
+    Mutant(
+        "pushes-have-one-limit-for-all-replicas",
+        "replication/windows.py",
+        "        self._catching_up.append(self._sent)\n",
+        "        self._in_sync.append(self._sent)\n",
+        "Replicas in sync have pushes in flight of their own.",
+        "While replicas are added, producers wait until two pushes of copied data are flushed.",
+    ),
+    Mutant(
+        "catching-up-has-any-number-of-pushes",
+        "replication/windows.py",
+        " and len(self._catching_up) < ANSWERS_ON_THE_WAY_MAX\n",
+        "\n",
+        "Pushes in flight to replicas that catch up are limited.",
+        "Eight megabytes of copied data are in each group commit that a producer waits for.",
     ),
     Mutant(
         "replicas-that-catch-up-get-parts",
@@ -315,8 +331,8 @@ MUTANTS = (
     Mutant(
         "streams-without-data-end-a-round",
         "replication/follower_connection.py",
-        "(left < budget or len(directory.with_data) < waiting)",
-        "(left < budget)",
+        "(sent + caught_up or len(directory.with_data) < waiting)",
+        "sent + caught_up",
         "The streams that a push has no room for are in the next one.",
         "A replica behind many without anything to send waits for the next append.",
     ),
@@ -331,10 +347,10 @@ MUTANTS = (
     Mutant(
         "a-stream-has-every-turn",
         "replication/follower_connection.py",
-        "        if are_many and left == budget:\n",
+        "        if are_many and not sent + caught_up:\n",
         "        again = [stream for stream in catching_up if are_many and stream in directory.with_data]\n"
         "        _to_the_end(again, directory.with_data)\n"
-        "        if are_many and left == budget:\n",
+        "        if are_many and not sent + caught_up:\n",
         "Of very many streams each has its next turn after the others.",
         "Of thousands of replicas that catch up the first ones have every turn, and the others none.",
     ),
@@ -351,8 +367,8 @@ MUTANTS = (
         "replication/follower_connection.py",
         "allowed = min(left - taken, self._catchup.available(now))",
         "allowed = self._catchup.available(now)",
-        "Replicas outside the ISR get what those in sync leave of a push.",
-        "A push has twice its budget, and the window of the follower is exceeded.",
+        "Replicas outside the ISR get what those in sync leave of the bytes of a push.",
+        "Two pushes have their budgets at once, and the window of the follower is exceeded.",
     ),
     Mutant(
         "held-back-batches-are-not-sent-later",

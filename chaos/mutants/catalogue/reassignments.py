@@ -92,6 +92,14 @@ MUTANTS = (
         "Several leaders overload a new broker.",
     ),
     Mutant(
+        "who-waits-while-a-replica-moves-away-hears-of-no-topic",
+        "replication/replicas.py",
+        "        self.forget(partition, Refusal.NOT_LEADER)\n",
+        "        self.forget(partition)\n",
+        "A request that waits for a replica that moves to other brokers is told that another broker leads.",
+        "A client with acks=all takes the topic for deleted.",
+    ),
+    Mutant(
         "negative-partitions-are-listed",
         "cluster/kafka/handlers/list_partition_reassignments.py",
         "if index in range(len(partitions)) and",
