@@ -59,6 +59,7 @@ BOUNDS = {
     **dict.fromkeys(
         ("file-missing", "file-shortened", "file-zeroed", "read-error"), Bound(12, False, "As a flipped bit.")
     ),
+    "end-lost": Bound(12, False, "As a kill; the broker that starts without its end leads nothing before it has it."),
 }
 """Bounds by fault name. A fault that is not listed has no bound."""
 NUMBERS = {name: number for number, name in enumerate(BOUNDS)}

@@ -17,6 +17,7 @@
 | file-missing | a closed segment is removed; an open file is read on | that file |
 | file-shortened, file-zeroed | a closed segment ends, or is zero, from a byte on | the rest of that file |
 | read-error | one byte of a closed segment cannot be read (EIO) | that byte |
+| end-lost | SIGKILL of one process; its log's last segment ends, is zero or has a flipped bit near its end | that end |
 | wipe | an empty disk | the disk |
 
 Records acknowledged with acks=all must survive every fault: only one disk at a time loses synced data.
@@ -48,6 +49,8 @@ HURT_S = 45.0
 TRUSTED_S = 5.0
 """The time after which a replaced disk counts as good, once its broker is in sync and its voter counts."""
 CLOCK_JUMP_S = 600.0
+END_BYTES = 4096
+"""Bytes at the end of a log within which it is harmed while its broker is down."""
 PATIENCE_S = 10.0
 """The time that a loss waits for a redundant cluster and a closed segment. Some runs have either only at times."""
 WITHOUT_VOTE_SHARE = 0.8
@@ -113,6 +116,7 @@ class FaultInjector:
             FaultKind.CLOCK_JUMP: self._clock_jump,
             FaultKind.WRITE_ERROR: self._write_error,
             FaultKind.SECOND_PROCESS: self._second_process,
+            FaultKind.END_LOST: self._lose_end,
             **dict.fromkeys(LOSSES, self._lose),
         }
         world.on_exit = self._exited
@@ -125,7 +129,7 @@ class FaultInjector:
             self._world.later(store_fault.at_s, partial(self._strike_store, store_fault))
         for fault in faults:
             await asyncio.sleep(max(0.0, began_s + fault.at_s - self._world.now_s))
-            patience_s = PATIENCE_S if fault.kind in LOSSES else 0.0
+            patience_s = PATIENCE_S if fault.kind in (*LOSSES, FaultKind.END_LOST) else 0.0
             self._strike_within(fault, self._world.now_s + patience_s)
             self._world.look()
 
@@ -303,7 +307,7 @@ class FaultInjector:
     def _lose(self, host: SimulatedHost, fault: ScheduledFault, dice: random.Random) -> None:
         """Lose a closed segment, or what it has from some byte on, or one byte."""
         written, disk = self._written(host), host.disk
-        path = dice.choice(_closed_segments(written))
+        path = dice.choice(_segments(written))
         position = dice.randrange(written[path])
         self._injure(host, is_trusted=False)
         self._world.note(f"byte {position} of {path}")
@@ -316,6 +320,22 @@ class FaultInjector:
                 disk.zero(path, position, len(disk.content(path)) - position)
             case _:
                 disk.faults.fail_reads(path, position, position + 1)
+
+    def _lose_end(self, host: SimulatedHost, fault: ScheduledFault, dice: random.Random) -> None:
+        """Kill a broker, and lose records at the end of one of its logs before it starts again."""
+        self._injure(host, is_trusted=False)
+        self._take_down(host, host.kill, fault.lasts_s)
+        written, disk = self._written(host), host.disk
+        path = dice.choice(_segments(written, are_last=True))
+        position = dice.randrange(max(written[path] - END_BYTES, 0), written[path])
+        self._world.note(f"byte {position} of {path}, which ends at {written[path]}")
+        match dice.randrange(3):
+            case 0:
+                disk.shorten(path, position)
+            case 1:
+                disk.zero(path, position, len(disk.content(path)) - position)
+            case _:
+                disk.flip(path, position, dice.randrange(8))
 
     def _written(self, host: SimulatedHost) -> dict[str, int]:
         """Return the files of a host that can be repaired from other replicas, each with its length without zeros."""
@@ -342,6 +362,8 @@ class FaultInjector:
         if fault.kind is FaultKind.SECOND_PROCESS and without_vote and dice.random() < WITHOUT_VOTE_SHARE:
             # The second process of a voter cannot bind its address, and ends. This one registers.
             return world.hosts[dice.choice(without_vote)]
+        if fault.kind is FaultKind.END_LOST and len(self._injuries) == 1:
+            return world.hosts[next(iter(self._injuries))]
         anybody = world.hosts[dice.choice(world.plan.broker_ids)]
         match fault.aim:
             case TargetChoice.LEADER:
@@ -366,16 +388,16 @@ class FaultInjector:
             FaultKind.BIT_FLIP,
             FaultKind.WIPE,
             FaultKind.SECOND_PROCESS,
+            FaultKind.END_LOST,
             *LOSSES,
         ):
             self._forget_healed()
             is_spared = self._world.tolerates_lost_disk() and host.is_running
-            if kind not in LOSSES:
+            if kind is not FaultKind.END_LOST and kind not in LOSSES:
                 return is_spared and not self._injuries
             # Of a disk that may be damaged still, too: no other one is.
-            return (
-                is_spared and self._injuries.keys() <= {host.broker_id} and bool(_closed_segments(self._written(host)))
-            )
+            is_spared = is_spared and self._injuries.keys() <= {host.broker_id}
+            return is_spared and bool(_segments(self._written(host), are_last=kind is FaultKind.END_LOST))
         if kind is FaultKind.POWER_CUT:
             return host.broker_id not in self._distrusted
         return True
@@ -428,8 +450,8 @@ def _place(host: SimulatedHost, dice: random.Random) -> tuple[str, str]:
     return directory, f"{directory}{dice.choice(('/', '/topics/'))}"
 
 
-def _closed_segments(paths: Iterable[str]) -> list[str]:
-    """Return the segments of topics that have a later segment in the same log, each in its newest generation."""
+def _segments(paths: Iterable[str], *, are_last: bool = False) -> list[str]:
+    """Return the closed segments of topics, or the last ones of their logs, each in its newest generation."""
     of_log: dict[str, dict[int, SegmentFile]] = {}
     for path in paths:
         file = segment_file(path)
@@ -439,5 +461,5 @@ def _closed_segments(paths: Iterable[str]) -> list[str]:
     return [
         segment_path(directory, *of_base[base])
         for directory, of_base in sorted(of_log.items())
-        for base in sorted(of_base)[:-1]
+        for base in (sorted(of_base)[-1:] if are_last else sorted(of_base)[:-1])
     ]

@@ -26,6 +26,7 @@ from cordwood.chaos.sim.schedule import (
     drawn_at_coordinator,
     drawn_for_coordinators,
     drawn_losses,
+    drawn_lost_end,
 )
 from cordwood.chaos.sim.share_member import SharePlan
 from cordwood.chaos.sim.store_faults import StoreFault, drawn_store_faults
@@ -313,7 +314,8 @@ def _without_transactions(seed: int, seconds: float) -> Plan:
     )
     apart = [fault for fault in drawn_apart(random.Random(f"faults apart of {seed}"), seconds) if _suits(plan, fault)]
     losses = drawn_losses(random.Random(f"losses of {seed}"), seconds)
-    faults = sorted((*plan.faults, *apart, *losses), key=lambda fault: fault.at_s)
+    lost_ends = drawn_lost_end(random.Random(f"lost end of {seed}"), seconds)
+    faults = sorted((*plan.faults, *apart, *losses, *lost_ends), key=lambda fault: fault.at_s)
     further_disks_s = _further_disks(seed)
     moves = drawn_directory_changes(random.Random(f"moves of {seed}"), seconds) if further_disks_s else ()
     return replace(

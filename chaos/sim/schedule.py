@@ -32,6 +32,7 @@ class FaultKind(Enum):
     FILE_SHORTENED = "file-shortened"
     FILE_ZEROED = "file-zeroed"
     READ_ERROR = "read-error"
+    END_LOST = "end-lost"
 
 
 APART = (FaultKind.WRITE_ERROR, FaultKind.SECOND_PROCESS)
@@ -40,6 +41,8 @@ LOSSES = (FaultKind.FILE_MISSING, FaultKind.FILE_SHORTENED, FaultKind.FILE_ZEROE
 """Kinds that lose a closed segment, or a part of it, with a mix of their own, too."""
 LOSSES_SHARE = 0.25
 """The share of runs with losses."""
+END_LOST_SHARE = 0.5
+"""The share of runs in which a log loses its end."""
 
 
 class TargetChoice(Enum):
@@ -73,7 +76,7 @@ class ScheduledFault:
 
 def drawn(rng: random.Random, seconds: float) -> tuple[ScheduledFault, ...]:
     """Draw a run's own mix of faults, in the order in which they strike."""
-    kinds = [kind for kind in FaultKind if kind not in APART + LOSSES]
+    kinds = [kind for kind in FaultKind if kind not in (*APART, *LOSSES, FaultKind.END_LOST)]
     weights = [rng.choice((0.0, 0.0, 1.0, 3.0)) for _ in kinds]
     if not any(weights):
         weights[0] = 1.0
@@ -92,6 +95,15 @@ def drawn_losses(rng: random.Random, seconds: float) -> tuple[ScheduledFault, ..
     if rng.random() >= LOSSES_SHARE:
         return ()
     return _drawn(rng, seconds, LOSSES, [1.0] * len(LOSSES), AIMS, rng.choice((3.0, 8.0)))
+
+
+def drawn_lost_end(rng: random.Random, seconds: float) -> tuple[ScheduledFault, ...]:
+    """Draw one END_LOST, in END_LOST_SHARE of the runs, late: what a seed has found before does not depend on it."""
+    if rng.random() >= END_LOST_SHARE:
+        return ()
+    lasts_s = rng.choice((0.0, rng.uniform(0.5, 4.0)))
+    at_s = rng.uniform(0.6, 0.9) * seconds
+    return (ScheduledFault(at_s, FaultKind.END_LOST, rng.choice(AIMS), lasts_s, rng.getrandbits(32)),)
 
 
 def drawn_at_coordinator(

@@ -12,7 +12,14 @@ from cordwood.chaos.sim.chores import Chore, Due
 from cordwood.chaos.sim.fault_injector import FaultInjector
 from cordwood.chaos.sim.plan import plan_of
 from cordwood.chaos.sim.run import run_plan
-from cordwood.chaos.sim.schedule import LOSSES, FaultKind, ScheduledFault, TargetChoice, drawn_losses
+from cordwood.chaos.sim.schedule import (
+    LOSSES,
+    FaultKind,
+    ScheduledFault,
+    TargetChoice,
+    drawn_losses,
+    drawn_lost_end,
+)
 from cordwood.chaos.sim.undisturbed import undisturbed
 from cordwood.chaos.sim.world import World
 
@@ -84,6 +91,44 @@ def test_a_quarter_of_all_seeds_has_losses_of_every_kind() -> None:
     drawn = [drawn_losses(random.Random(seed), 30.0) for seed in range(100)]
     assert 10 < sum(map(bool, drawn)) < 40
     assert {fault.kind for faults in drawn for fault in faults} == set(LOSSES)
+
+
+@pytest.mark.parametrize("dice", range(6))
+def test_a_log_loses_its_end_while_its_broker_is_down(dice: int) -> None:
+    async def scenario() -> None:
+        world = await World(PLAN).begin()
+        await asyncio.sleep(3.0)
+        assert FaultInjector(world).strike(ScheduledFault(3.0, FaultKind.END_LOST, TargetChoice.LEADER, 0.5, dice))
+        (host,) = (host for host in world.hosts.values() if not host.is_running)
+        async with asyncio.timeout(20.0):
+            while host.watched is None or not host.watched.damage.found:
+                await asyncio.sleep(0.1)
+
+    with undisturbed():
+        simulated.run(scenario())
+
+
+@pytest.mark.parametrize("dice", range(6))
+def test_a_log_that_has_lost_its_end_gets_it_back(dice: int) -> None:
+    run = run_plan(PLAN, [ScheduledFault(3.0, FaultKind.END_LOST, TargetChoice.LEADER, 0.5, dice)])
+    assert [span.fault for span in run.faults] == ["end-lost"]
+    assert run.findings == ()
+
+
+def test_the_disk_that_has_lost_data_is_the_one_that_loses_an_end() -> None:
+    lost = ScheduledFault(3.0, FaultKind.FILE_ZEROED, TargetChoice.LEADER, 0.0, 1)
+    for dice in range(4):
+        run = run_plan(PLAN, [lost, ScheduledFault(5.0, FaultKind.END_LOST, TargetChoice.ANYBODY, 0.5, dice)])
+        assert [span.fault for span in run.faults] == ["file-zeroed", "end-lost"]
+        assert len({span.what.partition(" ")[0] for span in run.faults}) == 1
+        assert run.findings == ()
+
+
+def test_half_of_all_seeds_may_lose_an_end_late() -> None:
+    drawn = [drawn_lost_end(random.Random(seed), 30.0) for seed in range(100)]
+    assert 30 < sum(map(bool, drawn)) < 70
+    assert {fault.kind for faults in drawn for fault in faults} == {FaultKind.END_LOST}
+    assert min(fault.at_s for faults in drawn for fault in faults) > 15.0
 
 
 def test_a_disk_is_lost_only_while_two_copies_of_each_record_are_promised() -> None:
