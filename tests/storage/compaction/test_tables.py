@@ -9,6 +9,7 @@ from requirements import Requirement, needs
 
 from cordwood.storage.batch import HEADER_BYTES, Compression, check, peek
 from cordwood.storage.budget import Budget, OverBudget
+from cordwood.storage.compaction import in_python as python_form
 from cordwood.storage.compaction.keys import keyless_records
 from cordwood.storage.compaction.offset_map import IS_NATIVE, OffsetMap, OffsetMapBuilder
 from cordwood.storage.compaction.rules import Rules
@@ -26,8 +27,11 @@ fields = st.none() | st.binary(max_size=5) | st.binary(min_size=60, max_size=70)
 times = st.integers(-(1 << 63), (1 << 63) - 1) | st.integers(0, 200)
 headers = st.lists(st.tuples(st.text(max_size=3), fields), max_size=2).map(tuple)
 record = st.builds(Record, st.just(0), st.integers(0, 1 << 40), keys, fields, headers)
-some_records = st.lists(record, min_size=1, max_size=8)
+some_records = st.lists(record, min_size=1, max_size=8) | st.lists(record, min_size=16, max_size=40)
+"""Also more than the C form reads ahead."""
 flips = st.lists(st.tuples(st.integers(HEADER_BYTES, 400), st.integers(0, 255)), max_size=2)
+FOR_TWENTY = {False: 20 * python_form._ENTRY_BYTES, True: 24 * 16}
+"""Bytes of a table of twenty keys, in Python and in C."""
 
 
 def built(batch: bytes, *, is_native: bool, bytes_max: int = 1 << 16) -> OffsetMap:
@@ -37,27 +41,53 @@ def built(batch: bytes, *, is_native: bool, bytes_max: int = 1 << 16) -> OffsetM
     return offsets
 
 
-def outcome(batch: bytes, rules: Rules, *, is_native: bool) -> object:
+def outcome(batch: bytes, rules: Rules, *, is_native: bool, bytes_max: int = 1 << 16) -> object:
     """Return all that both passes say of the batch."""
     try:
-        offsets = built(batch, is_native=is_native)
+        offsets = built(batch, is_native=is_native, bytes_max=bytes_max)
         return len(offsets), offsets.end, offsets.table.sift(batch, 0, rules)
     except CorruptBatch as corrupt:
         return str(corrupt)
 
 
+@each_form
+def test_nothing_is_read_after_a_key_that_does_not_fit(is_native: bool) -> None:
+    batch = bytearray(encode([Record(0, 0, b"%02d" % nth, None) for nth in range(40)], base_offset=100))
+    # The length of a later key: more than the record has.
+    batch[batch.index(b"25") - 1] = 0x7E
+    offsets = built(bytes(batch), is_native=is_native, bytes_max=FOR_TWENTY[is_native])
+    assert (len(offsets), offsets.end, offsets.is_full) == (20, 120, True)
+    with pytest.raises(CorruptBatch):
+        built(bytes(batch), is_native=is_native)
+
+
 @needs_native
-@given(some_records, flips, st.integers(100, 110), st.lists(st.integers(99, 110), max_size=2), st.booleans())
+@given(
+    some_records,
+    flips,
+    st.integers(100, 140),
+    st.lists(st.integers(99, 140), max_size=2),
+    st.booleans(),
+    st.booleans(),
+)
 def test_c_and_python_agree(
-    records: list[Record], flips: list[tuple[int, int]], end: int, needed: list[int], has_horizon: bool
+    records: list[Record],
+    flips: list[tuple[int, int]],
+    end: int,
+    needed: list[int],
+    has_horizon: bool,
+    is_small: bool,
 ) -> None:
     batch = bytearray(encode(records, base_offset=100, attributes=0x40 if has_horizon else 0, base_timestamp=50))
     for place, octet in flips:
         if place < len(batch):
             batch[place] = octet
     rules = Rules(end, 60, 1 << 41, array("q", sorted(set(needed))))
-    natively = outcome(bytes(batch), rules, is_native=True)
-    assert natively == outcome(bytes(batch), rules, is_native=False)
+    natively, in_python = (
+        outcome(bytes(batch), rules, is_native=is_native, bytes_max=FOR_TWENTY[is_native] if is_small else 1 << 16)
+        for is_native in (True, False)
+    )
+    assert natively == in_python
 
 
 @needs_native
