@@ -20,6 +20,7 @@ from cordwood.chaos.live.verdict import judge
 FAULTS = ("kill", "pause", "bit-flip", "power-cut")
 
 
+@pytest.mark.timeout(300)
 def test_kills_pauses_damage_and_power_cuts_cost_nothing_that_was_acknowledged(tmp_path: Path) -> None:
     faults = [name for name in FAULTS if name not in local_target.reasons()]
     with local_target.opened(tmp_path, faults, 0) as target:
