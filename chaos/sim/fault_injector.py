@@ -100,7 +100,8 @@ class FaultInjector:
         self._dying: dict[int, random.Random] = {}
         """Hosts whose process dies in one of its next writes."""
         self._distrusted: set[int] = set()
-        """Disks with a failed sync. Their page cache may show data that is not on disk, so they get no power cut."""
+        """Disks that get no power cut. After a failed sync the page cache may show data that is not on disk; a power
+        cut after a lost end may set the log's flush mark back, and the damage counts as a torn write then."""
         self._strikes: dict[FaultKind, Strike] = {
             FaultKind.KILL: self._kill,
             FaultKind.POWER_CUT: self._power_cut,
@@ -324,6 +325,7 @@ class FaultInjector:
     def _lose_end(self, host: SimulatedHost, fault: ScheduledFault, dice: random.Random) -> None:
         """Kill a broker, and lose records at the end of one of its logs before it starts again."""
         self._injure(host, is_trusted=False)
+        self._distrusted.add(host.broker_id)
         self._take_down(host, host.kill, fault.lasts_s)
         written, disk = self._written(host), host.disk
         path = dice.choice(_segments(written, are_last=True))

@@ -11,7 +11,7 @@ from cordwood.chaos.sim import loop as simulated
 from cordwood.chaos.sim.chores import Chore, Due
 from cordwood.chaos.sim.fault_injector import FaultInjector
 from cordwood.chaos.sim.plan import plan_of
-from cordwood.chaos.sim.run import run_plan
+from cordwood.chaos.sim.run import run_plan, run_seed
 from cordwood.chaos.sim.schedule import (
     LOSSES,
     FaultKind,
@@ -122,6 +122,13 @@ def test_the_disk_that_has_lost_data_is_the_one_that_loses_an_end() -> None:
         assert [span.fault for span in run.faults] == ["file-zeroed", "end-lost"]
         assert len({span.what.partition(" ")[0] for span in run.faults}) == 1
         assert run.findings == ()
+
+
+def test_no_power_cut_sets_back_the_flush_mark_of_a_log_that_has_lost_its_end() -> None:
+    """A blackout between the loss and the next start made a torn write of it: its broker led without the records."""
+    run = run_seed(367, 30.0)
+    assert "end-lost" in {span.fault for span in run.faults}
+    assert run.findings == ()
 
 
 def test_half_of_all_seeds_may_lose_an_end_late() -> None:
