@@ -3,9 +3,11 @@
 import pytest
 
 from cordwood.bench.archive.phases import PARTITIONS, ArchiveWorkload
-from cordwood.bench.archive.spark import Differs, _compare, _newest
+from cordwood.bench.archive.spark import Differs, _compare, _compare_keyed, _newest
 from cordwood.bench.compaction.load import RECORDS_PER_BATCH, CommitFrame, keyed_batches
 from cordwood.storage.records import decode
+
+ENDS = {0: 10}
 
 
 def test_a_disk_has_room_for_its_share_of_the_topic() -> None:
@@ -32,3 +34,33 @@ def test_a_difference_between_spark_and_a_consumer_is_named() -> None:
     with pytest.raises(Differs, match="2 rows of 3; it lacks"):
         _compare("orders", rows[:2], rows)
     assert _newest(rows) == [rows[2]]
+
+
+def row(offset: int, key: bytes, value: bytes | None = b"value") -> tuple[int, int, bytes, bytes | None, int]:
+    return 0, offset, key, value, 1000 + offset
+
+
+READ = [row(3, b"a"), row(5, b"b"), row(6, b"a", None), row(8, b"a"), row(9, b"c", None)]
+
+
+def test_a_record_that_was_replaced_after_spark_has_read_it_may_be_gone() -> None:
+    _compare_keyed("keyed", READ, [row(5, b"b"), row(8, b"a"), row(12, b"b")], ENDS)
+    _compare_keyed("keyed", READ, [row(5, b"b"), row(12, b"a")], ENDS)
+    _compare_keyed("keyed", READ, [row(11, b"b", None), row(12, b"a")], ENDS)
+
+
+@pytest.mark.parametrize(
+    "consumed",
+    [
+        [row(5, b"b"), row(12, b"b")],
+        [row(5, b"b"), row(8, b"a", b"another")],
+        [row(5, b"b"), row(7, b"d"), row(8, b"a")],
+        [row(5, b"b"), row(8, b"a"), row(9, b"d"), row(12, b"d")],
+    ],
+    ids=["gone without a later one", "another value", "not read", "not read, and replaced"],
+)
+def test_any_other_difference_of_a_compacted_topic_is_named(
+    consumed: list[tuple[int, int, bytes, bytes | None, int]],
+) -> None:
+    with pytest.raises(Differs):
+        _compare_keyed("keyed", READ, consumed, ENDS)
