@@ -224,8 +224,7 @@ class FollowerConnection:
     def schedule_data(self, stream: ReplicaStream) -> None:
         directory = stream.directory
         directory.with_data[stream] = None
-        window = directory.window
-        if window.may_send() or (window.may_catch_up() and not stream.leader.view.counts_on(self.broker_id)):
+        if directory.window.may_send():
             self._end_of_tick.due(self)
 
     def schedule_watermark(self, stream: ReplicaStream) -> None:

@@ -151,11 +151,11 @@ class SparkBench:
                     theirs = self._spark_rows(topic, ends[topic])
                     if topic == KEYED:
                         ours = self._consumed(topic, self._ends(topic))
-                        _compare_keyed(topic, theirs, ours, ends[topic])
+                        theirs, ours = _comparable(theirs, ours, ends[topic])
                     else:
                         ours = self._consumed(topic, ends[topic])
-                        _compare(topic, theirs, ours)
-                    rows += len(theirs)
+                    _compare(topic, theirs, ours)
+                    rows += len(ours)
                 compared += 1
                 if killed is not None:
                     # The kill may come after a short read.
@@ -292,16 +292,15 @@ def _take(message: Message, ends: dict[int, int], due: set[int], rows: list[Row]
         due.discard(partition)
 
 
-def _compare_keyed(topic: str, theirs: list[Row], ours: list[Row], ends: dict[int, int]) -> None:
-    """Compare the last records of keys below `ends` that Spark has read with those that a consumer has read later.
+def _comparable(theirs: list[Row], ours: list[Row], ends: dict[int, int]) -> tuple[list[Row], list[Row]]:
+    """Return the last records of keys below `ends`, of those that Spark has read and a consumer has read later.
 
-    Meanwhile the log cleaner may have removed a record that a later one replaces, which the consumer has read too.
-    Raises Differs.
+    Without those that the log cleaner may have removed meanwhile: later records, which the consumer has, replace them.
     """
     replaced = {row[2] for row in ours if row[1] >= ends[row[0]]}
-    newest, still = _newest(theirs), _newest([row for row in ours if row[1] < ends[row[0]]])
-    gone = set(newest) - set(still)
-    _compare(topic, [row for row in newest if row not in gone or row[2] not in replaced], still)
+    still = _newest([row for row in ours if row[1] < ends[row[0]]])
+    kept = set(still)
+    return [row for row in _newest(theirs) if row in kept or row[2] not in replaced], still
 
 
 def _newest(rows: list[Row]) -> list[Row]:

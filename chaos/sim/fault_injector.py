@@ -37,7 +37,7 @@ from cordwood.chaos.sim.disk import UNLIMITED_BYTES
 from cordwood.chaos.sim.disturbances import DISTURBANCES, Surrounding
 from cordwood.chaos.sim.host import SimulatedHost
 from cordwood.chaos.sim.plan import COORDINATORS
-from cordwood.chaos.sim.schedule import LOSSES, FaultKind, ScheduledFault, TargetChoice
+from cordwood.chaos.sim.schedule import LOSSES, LOSSES_OF_SEGMENTS, FaultKind, ScheduledFault, TargetChoice
 from cordwood.chaos.sim.store_faults import StoreFault
 from cordwood.chaos.sim.store_faults import strike as strike_store
 from cordwood.chaos.sim.world import World
@@ -130,7 +130,7 @@ class FaultInjector:
             self._world.later(store_fault.at_s, partial(self._strike_store, store_fault))
         for fault in faults:
             await asyncio.sleep(max(0.0, began_s + fault.at_s - self._world.now_s))
-            patience_s = PATIENCE_S if fault.kind in (*LOSSES, FaultKind.END_LOST) else 0.0
+            patience_s = PATIENCE_S if fault.kind in LOSSES_OF_SEGMENTS else 0.0
             self._strike_within(fault, self._world.now_s + patience_s)
             self._world.look()
 
@@ -390,12 +390,11 @@ class FaultInjector:
             FaultKind.BIT_FLIP,
             FaultKind.WIPE,
             FaultKind.SECOND_PROCESS,
-            FaultKind.END_LOST,
-            *LOSSES,
+            *LOSSES_OF_SEGMENTS,
         ):
             self._forget_healed()
             is_spared = self._world.tolerates_lost_disk() and host.is_running
-            if kind is not FaultKind.END_LOST and kind not in LOSSES:
+            if kind not in LOSSES_OF_SEGMENTS:
                 return is_spared and not self._injuries
             # Of a disk that may be damaged still, too: no other one is.
             is_spared = is_spared and self._injuries.keys() <= {host.broker_id}

@@ -39,6 +39,8 @@ APART = (FaultKind.WRITE_ERROR, FaultKind.SECOND_PROCESS)
 """Kinds with a mix of their own: the other faults of a seed do not depend on them."""
 LOSSES = (FaultKind.FILE_MISSING, FaultKind.FILE_SHORTENED, FaultKind.FILE_ZEROED, FaultKind.READ_ERROR)
 """Kinds that lose a closed segment, or a part of it, with a mix of their own, too."""
+LOSSES_OF_SEGMENTS = (*LOSSES, FaultKind.END_LOST)
+"""Kinds that wait for a segment to strike. It may be on the disk that has lost data already."""
 LOSSES_SHARE = 0.25
 """The share of runs with losses."""
 END_LOST_SHARE = 0.5
@@ -76,7 +78,7 @@ class ScheduledFault:
 
 def drawn(rng: random.Random, seconds: float) -> tuple[ScheduledFault, ...]:
     """Draw a run's own mix of faults, in the order in which they strike."""
-    kinds = [kind for kind in FaultKind if kind not in (*APART, *LOSSES, FaultKind.END_LOST)]
+    kinds = [kind for kind in FaultKind if kind not in APART + LOSSES_OF_SEGMENTS]
     weights = [rng.choice((0.0, 0.0, 1.0, 3.0)) for _ in kinds]
     if not any(weights):
         weights[0] = 1.0

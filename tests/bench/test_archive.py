@@ -3,7 +3,7 @@
 import pytest
 
 from cordwood.bench.archive.phases import PARTITIONS, ArchiveWorkload
-from cordwood.bench.archive.spark import Differs, _compare, _compare_keyed, _newest
+from cordwood.bench.archive.spark import Differs, _comparable, _compare, _newest
 from cordwood.bench.compaction.load import RECORDS_PER_BATCH, CommitFrame, keyed_batches
 from cordwood.storage.records import decode
 
@@ -44,9 +44,9 @@ READ = [row(3, b"a"), row(5, b"b"), row(6, b"a", None), row(8, b"a"), row(9, b"c
 
 
 def test_a_record_that_was_replaced_after_spark_has_read_it_may_be_gone() -> None:
-    _compare_keyed("keyed", READ, [row(5, b"b"), row(8, b"a"), row(12, b"b")], ENDS)
-    _compare_keyed("keyed", READ, [row(5, b"b"), row(12, b"a")], ENDS)
-    _compare_keyed("keyed", READ, [row(11, b"b", None), row(12, b"a")], ENDS)
+    _compare("keyed", *_comparable(READ, [row(5, b"b"), row(8, b"a"), row(12, b"b")], ENDS))
+    _compare("keyed", *_comparable(READ, [row(5, b"b"), row(12, b"a")], ENDS))
+    _compare("keyed", *_comparable(READ, [row(11, b"b", None), row(12, b"a")], ENDS))
 
 
 @pytest.mark.parametrize(
@@ -63,4 +63,4 @@ def test_any_other_difference_of_a_compacted_topic_is_named(
     consumed: list[tuple[int, int, bytes, bytes | None, int]],
 ) -> None:
     with pytest.raises(Differs):
-        _compare_keyed("keyed", READ, consumed, ENDS)
+        _compare("keyed", *_comparable(READ, consumed, ENDS))

@@ -92,12 +92,12 @@ MUTANTS = (
         "Several leaders overload a new broker.",
     ),
     Mutant(
-        "who-waits-while-a-replica-moves-away-hears-of-no-topic",
+        "reassigned-leaders-answer-that-the-topic-is-unknown",
         "replication/replicas.py",
         "        self.forget(partition, Refusal.NOT_LEADER)\n",
         "        self.forget(partition)\n",
-        "A request that waits for a replica that moves to other brokers is told that another broker leads.",
-        "A client with acks=all takes the topic for deleted.",
+        "A produce that waits when a reassignment removes the leader gets NOT_LEADER_OR_FOLLOWER.",
+        "A producer with acks=all gets UNKNOWN_TOPIC_OR_PARTITION for a topic that exists.",
     ),
     Mutant(
         "negative-partitions-are-listed",
