@@ -29,6 +29,8 @@ from cordwood.storage.config import LogConfig
 from cordwood.storage.disk import Bytes
 from cordwood.storage.errors import CorruptBatch, DamagedLog, DiskFailed, StorageError
 
+PART_BYTES, PART_S = 4 << 20, 0.1
+"""Largest part of a round that a thread works on at a time: so many bytes, or what the rate allows in this time."""
 COORDINATED_BACKOFF_S = 1.0
 """Longest pause while there are coordinated topics: they are written all the time, and a new coordinator reads all."""
 COORDINATED_ROLL_BYTES = 256 << 10
@@ -77,6 +79,13 @@ class _CleanAbove(NamedTuple):
     begin: int
     truncations: int
     clean_end: int
+
+
+class _Part(NamedTuple):
+    """A part of a round: the bytes that it has read and written, and the rewritten run at its end, if any."""
+
+    size: int
+    rewritten: Rewritten | None = None
 
 
 class LogCleaner:
@@ -223,20 +232,20 @@ class LogCleaner:
         is_complete = False
         try:
             steps = one_round.steps()
-            while (step := await finished(directory.run_blocking(_next_step, steps))) is not None:
-                while isinstance(step, Rewritten) and partition.is_checkpoint_locked:
+            while (part := await finished(directory.run_blocking(_next_part, steps, self._part_bytes()))) is not None:
+                rewritten = part.rewritten
+                while rewritten is not None and partition.is_checkpoint_locked:
                     # The checkpoint of a pending truncation lists the old segments.
                     await asyncio.sleep(TRUNCATION_POLL_S)
                 is_pinned = log.pinned.end > one_round.begin
                 if partition.leader_epoch != epoch or is_pinned or not _is_compacted(partition):
                     return False
-                if isinstance(step, int):
-                    await self._keep_to_the_rate(step)
-                elif one_round.swap(step):
+                if rewritten is not None:
+                    if not one_round.swap(rewritten):
+                        return False
                     delay_s = COORDINATED_DELETE_DELAY_S if partition.topic in self._coordinated else None
-                    await self._file_removal.commit_swap(partition, step.old, delay_s)
-                else:
-                    return False
+                    await self._file_removal.commit_swap(partition, rewritten.old, delay_s)
+                await self._keep_to_the_rate(part.size)
             is_complete = one_round.finish()
             if is_complete and one_round.begin:
                 self._above[partition] = _CleanAbove(one_round.begin, log.truncations, one_round.end)
@@ -267,6 +276,9 @@ class LogCleaner:
         log = partition.log
         segments = [segment for segment in log.segments if segment.base_offset >= log.pinned.end]
         return dirtiness_of(segments, log.config, self._clean_end(partition), partition.last_stable_offset, now_ms)
+
+    def _part_bytes(self) -> float:
+        return min(PART_BYTES, self._limits().bytes_per_second * PART_S)
 
     async def _keep_to_the_rate(self, size: int) -> None:
         """Sleep to keep the rate of all workers together."""
@@ -327,9 +339,16 @@ class LogCleaner:
         self.measures.uncleanable = len(self._uncleanable)
 
 
-def _next_step(steps: Iterator[int | Rewritten]) -> int | Rewritten | None:
-    """Take the next step of a round, in a thread."""
-    return next(steps, None)
+def _next_part(steps: Iterator[int | Rewritten], size_max: float) -> _Part | None:
+    """Take the next steps of a round, in a thread: of about `size_max` bytes, or up to a rewritten run."""
+    size, step = 0, None
+    for step in steps:
+        if isinstance(step, Rewritten):
+            return _Part(size, step)
+        size += step
+        if size >= size_max:
+            break
+    return None if step is None else _Part(size)
 
 
 def _may_be_compacted(partition: Partition) -> bool:

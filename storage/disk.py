@@ -53,6 +53,14 @@ class File(Syncable, Protocol):
 
     def size(self) -> int: ...
 
+    def write_back(self, position: int, length: int) -> None:
+        """Start to write a range to the disk, and wait for the range of this length before it. Raises SyncFailed.
+
+        Only `sync` makes anything durable, and a sync of another file waits for what was written before: with this it
+        waits for two ranges at most (RocksDB's `strict_bytes_per_sync`).
+        """
+        ...
+
     def preallocate(self, position: int, length: int) -> None:
         """Reserve zeroed space and grow the file. Raises OSError(ENOSPC), with no change to written bytes."""
         ...

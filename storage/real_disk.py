@@ -1,5 +1,6 @@
 """The real disk: files by descriptor, with a position in every call and no buffer in this process."""
 
+import ctypes
 import errno
 import fcntl
 import os
@@ -12,6 +13,14 @@ from cordwood.storage.errors import SyncFailed
 LOCK_FILE = ".lock"
 _CANNOT_TELL = frozenset({errno.EOPNOTSUPP, errno.ENOSYS})
 """Errors of file systems that cannot tell whether a read needs the disk. One of them is tmpfs, where everything is."""
+
+_sync_file_range = getattr(ctypes.CDLL(None, use_errno=True), "sync_file_range", None)
+if _sync_file_range is not None:
+    _sync_file_range.argtypes = (ctypes.c_int, ctypes.c_int64, ctypes.c_int64, ctypes.c_uint)
+_WAIT, _START = 1, 2
+"""SYNC_FILE_RANGE_WAIT_BEFORE and SYNC_FILE_RANGE_WRITE."""
+_HAVE_NO_RANGES = frozenset({errno.ENOSYS, errno.EINVAL, errno.ESPIPE})
+"""Errors of systems and file systems without sync_file_range."""
 
 
 class RealFile:
@@ -62,6 +71,23 @@ class RealFile:
 
     def size(self) -> int:
         return os.fstat(self._fd).st_size
+
+    def write_back(self, position: int, length: int) -> None:
+        self._sync_range(position, length, _START)
+        if position:
+            self._sync_range(max(position - length, 0), min(position, length), _WAIT)
+
+    def _sync_range(self, position: int, length: int, flag: int) -> None:
+        """Call sync_file_range; fdatasync where the system has none.
+
+        The kernel reports a failed write once: the next fdatasync by this descriptor may succeed.
+        """
+        if _sync_file_range is not None and not _sync_file_range(self._fd, position, length, flag):
+            return
+        error = errno.ENOSYS if _sync_file_range is None else ctypes.get_errno()
+        if error not in _HAVE_NO_RANGES:
+            raise SyncFailed(error, os.strerror(error), self._path)
+        self.sync()
 
     def preallocate(self, position: int, length: int) -> None:
         space = os.fstatvfs(self._fd)

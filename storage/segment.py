@@ -160,10 +160,12 @@ class Segment:
         self.end_offset = end_offset
 
     def adopt(self, contents: Sequence[Bytes], intervals: Sequence[Interval]) -> None:
-        """Append intervals copied from another file of this segment. Raises OSError."""
+        """Append intervals that come from other segments. Blocks on the disk. Raises OSError."""
         self.close_interval()
-        self._reserve(sum(interval.size for interval in intervals))
-        self.file.pwrite([b"".join(contents)], self.size)
+        content = b"".join(contents)
+        self._reserve(len(content))
+        self.file.pwrite([content], self.size)
+        self.file.write_back(self.size, len(content))
         for interval in intervals:
             self._open = interval._replace(position=self.size)
             self.size += interval.size

@@ -335,6 +335,11 @@ class _SimulatedFile(_Handle):
         self._check()
         return self._pages.seen.size
 
+    def write_back(self, position: int, length: int) -> None:
+        if (failure := self._sync_failure()) is not None:
+            self._pages.fail_sync()
+            raise failure
+
     def preallocate(self, position: int, length: int) -> None:
         self._check()
         self._disk._step()

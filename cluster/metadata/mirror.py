@@ -119,6 +119,10 @@ class _MirroredFile(_Both[File]):
     def size(self) -> int:
         return self._first.size()
 
+    def write_back(self, position: int, length: int) -> None:
+        self._first.write_back(position, length)
+        self._second.write_back(position, length)
+
     def preallocate(self, position: int, length: int) -> None:
         self._first.preallocate(position, length)
         self._second.preallocate(position, length)

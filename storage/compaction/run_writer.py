@@ -80,9 +80,6 @@ class RunWriter:
         data = b"".join(self._pieces)
         intervals, end = intervals_of(data, self._segment.base_offset, self._interval_bytes)
         self._segment.adopt([data], intervals)
-        if self._size >= WRITE_BYTES:
-            # File systems let the syncs of other files wait for all that was written before them: never for much.
-            self._segment.file.sync()
         self._end, self._pieces, self._size = end, [], 0
 
 

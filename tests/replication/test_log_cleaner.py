@@ -150,7 +150,7 @@ def test_a_log_that_a_cut_pins_whole_is_left_alone_also_in_the_middle_of_a_round
         log.pinned = NOT_PINNED
 
         def pin(name: str) -> None:
-            if name == "_next_step":
+            if name == "_next_part":
                 log.pinned = Pin(0, log.log_end)
 
         broker.at_step = pin
@@ -167,7 +167,7 @@ def test_no_segment_is_replaced_while_a_truncation_is_pending() -> None:
         before, partition = broker.contents(), broker.partition()
 
         def lock(name: str) -> None:
-            if name == "_next_step":
+            if name == "_next_part":
                 partition.is_checkpoint_locked = True
 
         broker.at_step = lock
@@ -188,7 +188,7 @@ def test_a_new_role_ends_a_round_and_the_next_one_is_complete() -> None:
         before, partition = broker.contents(), broker.partition()
 
         def elect(name: str) -> None:
-            if name == "_next_step":
+            if name == "_next_part":
                 epoch = partition.leader_epoch + 1
                 partition.assigned(Assignment(ME, epoch, epoch, (ME,), frozenset({ME}), 1))
 
@@ -264,7 +264,7 @@ def test_an_unexpected_error_ends_the_compaction_of_this_log_and_of_no_other() -
         await broker.fill()
 
         def fail(name: str) -> None:
-            if name == "_next_step":
+            if name == "_next_part":
                 raise ZeroDivisionError
 
         broker.at_step = fail
@@ -297,6 +297,24 @@ def test_a_log_whose_beginning_only_the_archive_has_keeps_its_tombstones() -> No
         assert ("a", None) not in broker.contents()
 
     tell(story, config=replace(COMPACTED, delete_retention_ms=1))
+
+
+def parts_of_a_round(**changes: Any) -> int:
+    """Return how often a round of the same log is interrupted."""
+    parts: list[str] = []
+
+    async def story(broker: CleanerFixture) -> None:
+        broker.partition(0)
+        await broker.fill()
+        broker.at_step = lambda name: parts.append(name) if name == "_next_part" else None
+        assert await broker.cleaner.clean_due() == 1
+
+    tell(story, **changes)
+    return len(parts)
+
+
+def test_a_part_of_a_round_is_large_but_no_more_than_a_low_rate_allows() -> None:
+    assert parts_of_a_round(limits=UNLIMITED._replace(bytes_per_second=100.0)) > 2 * parts_of_a_round()
 
 
 def test_the_rate_is_kept() -> None:

@@ -11,6 +11,7 @@ import pytest
 from requirements import Requirement, needs
 
 from cordwood.chaos.sim.disk import SimulatedDisk
+from cordwood.storage import real_disk
 from cordwood.storage.disk import Disk, sync_directory
 from cordwood.storage.real_disk import RealDisk
 
@@ -88,6 +89,43 @@ def test_a_short_answer_is_never_taken_from_memory_for_a_whole_one(place: Place)
     file = place.disk.open(f"{place.path}/f", create=True)
     file.pwrite([b"abc"], 0)
     assert file.pread_cached(10, 0) in (b"abc", None)
+
+
+def test_a_range_that_is_written_back_is_as_it_was(place: Place) -> None:
+    file = place.disk.open(f"{place.path}/f", create=True)
+    for position in (0, 3, 6):
+        file.pwrite([b"abc"], position)
+        file.write_back(position, 3)
+    assert file.pread(10, 0) == b"abcabcabc"
+    file.close()
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        file.write_back(0, 3)
+
+
+def test_the_kernel_is_asked_for_a_range_and_waited_for_one_before_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[tuple[int, int, int]] = []
+
+    def sync_file_range(_descriptor: int, position: int, length: int, flag: int) -> int:
+        asked.append((position, length, flag))
+        return 0
+
+    monkeypatch.setattr(real_disk, "_sync_file_range", sync_file_range)
+    file = RealDisk().open(f"{tmp_path}/f", create=True)
+    for position, length in ((0, 10), (10, 4), (14, 20)):
+        file.write_back(position, length)
+    write, wait = 2, 1
+    assert asked == [(0, 10, write), (10, 4, write), (6, 4, wait), (14, 20, write), (0, 14, wait)]
+
+
+def test_a_system_without_ranges_syncs_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    synced: list[int] = []
+    monkeypatch.setattr(real_disk, "_sync_file_range", None)
+    monkeypatch.setattr(os, "fdatasync", synced.append)
+    file = RealDisk().open(f"{tmp_path}/f", create=True)
+    file.write_back(0, 10)
+    assert synced == [file.fileno()]
 
 
 def test_reserved_space_is_zero_and_grows_the_file(place: Place) -> None:

@@ -53,6 +53,16 @@ def test_a_swapped_segment_has_the_offsets_of_the_old_ones() -> None:
     assert log.values() == expected
 
 
+def test_what_is_rewritten_goes_to_the_disk_meanwhile(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Otherwise the last sync takes long, and so do the group commits of other logs, which wait for it."""
+    log, ranges = filled(), list[tuple[int, int]]()
+    kind = type(log.disk.open(log.path(0)))
+    monkeypatch.setattr(kind, "write_back", lambda _file, position, length: ranges.append((position, length)))
+    compact(log)
+    assert [(sum(length for _, length in ranges[:place])) for place in range(len(ranges))] == [at for at, _ in ranges]
+    assert sum(length for _, length in ranges) == log.log.segments[0].size
+
+
 def test_every_offset_in_a_gap_leads_to_the_next_record() -> None:
     log = filled()
     compact(log, 1, 2)

@@ -10,6 +10,38 @@ SHOWN = "A consumer of committed records sees records of an aborted transaction.
 
 MUTANTS = (
     Mutant(
+        "rewritten-segments-wait-for-the-last-sync",
+        "storage/segment.py",
+        "        self.file.write_back(self.size, len(content))\n",
+        "",
+        "What is copied or rewritten goes to the disk meanwhile.",
+        "Producers wait while the last sync of a large segment writes all of it.",
+    ),
+    Mutant(
+        "ranges-are-not-waited-for",
+        "storage/real_disk.py",
+        "        if position:\n            self._sync_range(",
+        "        if False:\n            self._sync_range(",
+        "At most two ranges are on their way to the disk.",
+        "Producers wait behind all that a slow disk has not written yet.",
+    ),
+    Mutant(
+        "failed-write-backs-are-ignored",
+        "storage/real_disk.py",
+        "            raise SyncFailed(error, os.strerror(error), self._path)\n        self.sync()\n",
+        "            return\n        self.sync()\n",
+        "A failed write takes the log directory offline: the kernel reports it once (disk rule 3).",
+        "Acknowledged records are gone after a power cut, and their log directory is online.",
+    ),
+    Mutant(
+        "parts-are-large-at-any-rate",
+        "replication/log_cleaner.py",
+        "        return min(PART_BYTES, self._limits().bytes_per_second * PART_S)\n",
+        "        return PART_BYTES\n",
+        "The log cleaner reads and writes no more at once than its rate allows in a moment.",
+        "Producers wait for bursts of a log cleaner that was told to be slow.",
+    ),
+    Mutant(
         "cached-positions-survive-compaction",
         "storage/log.py",
         "            self.opened.forget(segment)\n        self._positions.clear()\n",

@@ -153,7 +153,7 @@ MUTANTS = (
     Mutant(
         "swaps-pass-pending-truncations",
         "replication/log_cleaner.py",
-        "                while isinstance(step, Rewritten) and partition.is_checkpoint_locked:\n",
+        "                while rewritten is not None and partition.is_checkpoint_locked:\n",
         "                while False:\n",
         "No segment is replaced between the checkpoint of a truncation and the truncation.",
         LOST,
