@@ -1,9 +1,8 @@
 """Removal of files that no log uses any more: of removed replicas, dropped segments, former copies, earlier runs."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
-from functools import partial
 from uuid import UUID
 
 import structlog
@@ -17,12 +16,12 @@ from cordwood.storage.disk import removal
 from cordwood.storage.errors import DiskFull, OutOfResources, StorageError, change_failed
 from cordwood.storage.log_copy import remove_mark
 from cordwood.storage.segment import Segment
-from cordwood.storage.steps import run_step
+from cordwood.storage.steps import Steps, run_step
 
 REMOVE_AGAIN_S = 10.0
 """Delay before another try, after files could not be removed for lack of resources."""
-LEFTOVERS_PAUSE_S = 0.01
-"""Pause after each file of an earlier run that is removed: replicas in use need the disk more."""
+STEP_PAUSE_S = 0.02
+"""Pause after each step of a removal, unless there is no room: replicas in use need the disk more."""
 
 _events = structlog.get_logger("housekeeping")
 
@@ -127,7 +126,7 @@ class FileRemoval:
     async def _remove_files(self, partition: Partition, segments: Sequence[Segment]) -> None:
         for segment in segments:
             segment.release()
-            await self._remove_all(partition.directory, partition.directory.disk.remove, segment.paths())
+            await self._remove_all(partition.directory, segment.paths())
 
     def _delete_delay_s(self, partition: Partition) -> float:
         delay_ms = partition.log.config.delete_delay_ms
@@ -162,7 +161,7 @@ class FileRemoval:
                 directory.flushed_offsets.forget(*place)
         except OSError as error:
             directory.report_not_done("removal of a moved replica's flush mark", error)
-        await self._remove_all(directory, directory.disk.remove_tree, staged)
+        await self._remove_all(directory, staged)
         self._left_copies.discard((directory, *place))
         try:
             has_moved_on = partition.is_deleted or partition.flusher is None or partition.log.directory != home
@@ -187,14 +186,14 @@ class FileRemoval:
             return
         # In the step that renames the files: a replica that is added again must not find the flush mark of these.
         self._replicas.forget_home(topic_id, index)
-        await self._remove_all(directory, directory.disk.remove_tree, staged)
+        await self._remove_all(directory, staged)
         if directory.is_vacant(topic_id):
             await self._remove_topic(directory, topic_id)
 
     async def _remove_replica(self, directory: LogDirectory, topic_id: UUID, index: int) -> None:
         """Remove the files of a replica, unless it is in `directory` again."""
         staged = await self._staged_replica(directory, topic_id, index)
-        await self._remove_all(directory, directory.disk.remove_tree, staged)
+        await self._remove_all(directory, staged)
 
     async def _staged_replica(self, directory: LogDirectory, topic_id: UUID, index: int) -> Sequence[str]:
         path = directory.partition_path(topic_id, index)
@@ -204,7 +203,7 @@ class FileRemoval:
         """Remove the directory of a topic, unless this broker has a replica of it again."""
         path = directory.topic_path(topic_id)
         staged = await self._staged(directory, path, lambda: self._replicas.has_topic_id(topic_id))
-        await self._remove_all(directory, directory.disk.remove_tree, staged)
+        await self._remove_all(directory, staged)
 
     async def _staged(self, directory: LogDirectory, path: str, is_in_use: Callable[[], bool]) -> Sequence[str]:
         """Rename a tree that is not in use into the staging directory. Return its path there, or nothing.
@@ -228,32 +227,27 @@ class FileRemoval:
         except OSError as error:
             directory.report_not_done("removal of leftovers", error)
             return
-        for path in paths:
-            # What cannot be removed at all is left to the next run.
-            await self._until_removed(path, partial(self._leftover_failure, directory, path))
+        await self._remove_all(directory, paths)
 
-    async def _leftover_failure(self, directory: LogDirectory, path: str) -> StorageError | None:
-        """Remove a file or a tree with a pause after each file. Return the error; None if `path` is removed."""
+    async def _remove_all(self, directory: LogDirectory, paths: Sequence[str]) -> None:
+        """Remove files or trees, again while that fails for lack of resources. What remains is left to the next run."""
+        for path in paths:
+            while (failure := await self._removal_failure(directory, path)) is not None:
+                if not await self._may_remove_again(path, failure):
+                    break
+
+    async def _removal_failure(self, directory: LogDirectory, path: str) -> StorageError | None:
+        """Remove a file or a tree with a pause after each step. Return the error; None if `path` is removed."""
         steps = removal(directory.disk, path)
         try:
-            while not await directory.run_blocking(run_step, steps):
-                await asyncio.sleep(LEFTOVERS_PAUSE_S)
+            while not await directory.run_blocking(_run_step, steps):
+                if directory.free_bytes_at_refusal is None:
+                    await asyncio.sleep(STEP_PAUSE_S)
         except FileNotFoundError:
             return None
         except OSError as error:
             return change_failed(error)
         return None
-
-    async def _remove_all(self, directory: LogDirectory, remove: Callable[[str], None], paths: Sequence[str]) -> None:
-        """Remove files or trees. A file that cannot be removed at all is left."""
-        for path in paths:
-            await self._until_removed(path, partial(directory.run_blocking, _removal_failure, remove, path))
-
-    async def _until_removed(self, path: str, attempt: Callable[[], Awaitable[StorageError | None]]) -> None:
-        """Attempt a removal again while it fails for lack of resources."""
-        while (failure := await attempt()) is not None:
-            if not await self._may_remove_again(path, failure):
-                return
 
     async def _may_remove_again(self, path: str, failure: StorageError) -> bool:
         """Return whether to try again, after a pause: only resources were lacking."""
@@ -264,12 +258,6 @@ class FileRemoval:
         return True
 
 
-def _removal_failure(remove: Callable[[str], None], path: str) -> StorageError | None:
-    """Remove `path`, in a thread. Return the error; None if the path does not exist any more."""
-    try:
-        remove(path)
-    except FileNotFoundError:
-        return None
-    except OSError as error:
-        return change_failed(error)
-    return None
+def _run_step(steps: Steps[None]) -> bool:
+    """Run a step of a removal, in a thread. Return whether it was the last one."""
+    return run_step(steps)

@@ -1,6 +1,6 @@
 """Disk, file and directory interfaces: the only access of a log to the file system."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, closing
 from typing import Protocol
 
@@ -12,6 +12,10 @@ Bytes = bytes | bytearray | memoryview
 UNREADABLE = b"\xff"
 UNREADABLE_BYTES_MIN = 512
 """Sector size: a failed read is split into halves, but a part of this size or less is not split again."""
+REMOVAL_STEP_BYTES = 4 << 20
+"""Bytes that one step of a removal frees."""
+FILE_BYTES = 64 << 10
+"""What a file counts in a step besides its bytes: a step removes 64 empty files."""
 
 
 class Syncable(Protocol):
@@ -95,6 +99,13 @@ class Disk(Protocol):
 
     def remove(self, path: str) -> None: ...
 
+    def shrink(self, path: str, length: int) -> int:
+        """Cut `length` bytes off the end of a file, unless it is not longer. Return its size before.
+
+        0, with no change, for what is no regular file, and for a file with another name (a hard link).
+        """
+        ...
+
     def remove_tree(self, path: str) -> None: ...
 
     def free_bytes(self, path: str) -> int:
@@ -116,14 +127,31 @@ def sync_directory(disk: Disk, path: str) -> None:
 
 
 def removal(disk: Disk, path: str) -> Steps[None]:
-    """Remove a file or a tree, one file a step. Raises OSError. Of a symbolic link, only the link is removed."""
+    """Remove a file or a tree, in steps that free about REMOVAL_STEP_BYTES. Raises OSError.
+
+    The kernel frees all blocks of a removed file at once, and an SSD discards them: syncs of other files wait for it.
+    A large file is therefore shortened step by step (as by RocksDB's `SstFileManager`). Of a link, only the link is
+    removed.
+    """
+    left = REMOVAL_STEP_BYTES
+    for freed in _freed(disk, path):
+        left -= freed
+        if left <= 0:
+            yield
+            left = REMOVAL_STEP_BYTES
+
+
+def _freed(disk: Disk, path: str) -> Iterator[int]:
+    """Remove a file or a tree. Yield the bytes that each change has freed, with FILE_BYTES for the file itself."""
+    while (size := disk.shrink(path, REMOVAL_STEP_BYTES)) > REMOVAL_STEP_BYTES:
+        yield REMOVAL_STEP_BYTES
     try:
         disk.remove(path)
     except IsADirectoryError:
         for name in disk.list_directory(path):
-            yield from removal(disk, f"{path}/{name}")
+            yield from _freed(disk, f"{path}/{name}")
         disk.remove_tree(path)
-    yield
+    yield size + FILE_BYTES
 
 
 def open_directories(disk: Disk, paths: Iterable[str]) -> list[Syncable]:

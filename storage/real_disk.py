@@ -5,6 +5,7 @@ import errno
 import fcntl
 import os
 import shutil
+import stat
 from collections.abc import Sequence
 
 from cordwood.storage.disk import Bytes
@@ -180,6 +181,14 @@ class RealDisk:
 
     def remove(self, path: str) -> None:
         os.unlink(path)
+
+    def shrink(self, path: str, length: int) -> int:
+        found = os.lstat(path)
+        if not stat.S_ISREG(found.st_mode) or found.st_nlink > 1:
+            return 0
+        if found.st_size > length:
+            os.truncate(path, found.st_size - length)
+        return found.st_size
 
     def remove_tree(self, path: str) -> None:
         shutil.rmtree(path)

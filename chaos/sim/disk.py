@@ -100,6 +100,19 @@ class SimulatedDisk:
         self._step()
         self._tree.change((directory, name, None))
 
+    def shrink(self, path: str, length: int) -> int:
+        self.on_call()
+        node = self._tree.find(path)
+        if node is None:
+            raise no_such_file(path)
+        if isinstance(node, Directory):
+            return 0
+        size = node.seen.size
+        if size > length:
+            self._step()
+            node.resize(size - length)
+        return size
+
     def remove_tree(self, path: str) -> None:
         self.on_call()
         self.faults.check_open(path)

@@ -63,6 +63,12 @@ class MirroredDisk:
         if self._disk.exists(self._second(path)):
             self._disk.remove(self._second(path))
 
+    def shrink(self, path: str, length: int) -> int:
+        size = self._disk.shrink(path, length)
+        if self._disk.exists(self._second(path)):
+            self._disk.shrink(self._second(path), length)
+        return size
+
     def remove_tree(self, path: str) -> None:
         self._disk.remove_tree(path)
         self._disk.remove_tree(self._second(path))

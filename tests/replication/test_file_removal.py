@@ -11,8 +11,10 @@ from replica_fixture import NOW_MS, ReplicaFixture
 from virtual_time import run
 
 from cordwood.chaos.sim.faults import Died
+from cordwood.replication.file_removal import STEP_PAUSE_S
 from cordwood.replication.log_maintenance import Intervals, LogMaintenance
 from cordwood.replication.partition import Partition, TopicIdPartition
+from cordwood.storage import disk as storage_disk
 from cordwood.storage.config import FlushPolicy, LogConfig
 from cordwood.storage.log_loader import open_log
 
@@ -72,6 +74,31 @@ def test_a_deleted_topic_stays_on_disk_for_so_long(delete_delay_ms: int | None, 
         broker.syncer.let_go()
         await asyncio.sleep(2 * A_MOMENT_S)
         assert not broker.disk.exists(partition.log.directory)
+        await log_maintenance.stop()
+
+    run(scenario())
+
+
+@pytest.mark.parametrize("has_room", [True, False])
+def test_a_large_file_is_removed_in_steps_with_pauses_unless_there_is_no_room(
+    monkeypatch: pytest.MonkeyPatch, *, has_room: bool
+) -> None:
+    monkeypatch.setattr(storage_disk, "REMOVAL_STEP_BYTES", 10)
+
+    async def scenario() -> None:
+        broker, partition = filled(delete_delay_ms=5000)
+        log_maintenance, home = housekeeping_of(broker), broker.directories[0]
+        home.free_bytes_at_refusal = None if has_room else 1
+        first = partition.log.segments[0].path
+        size = len(broker.disk.content(first))
+        await log_maintenance.retain(home)
+        # Index files have other sizes, and all files of a segment are removed in turn.
+        sizes = []
+        while broker.disk.exists(first):
+            sizes.append(len(broker.disk.content(first)))
+            await asyncio.sleep(STEP_PAUSE_S)
+        shrinking = sorted({found for found in sizes if found != size}, reverse=True)
+        assert shrinking == (list(range(size - 10, 0, -10)) if has_room else [])
         await log_maintenance.stop()
 
     run(scenario())
@@ -190,9 +217,16 @@ def test_an_orphan_that_cannot_be_removed_keeps_no_other() -> None:
     run(scenario())
 
 
-def test_a_broker_that_dies_while_retention_runs_finds_nothing_missing() -> None:
+@pytest.mark.parametrize("step_bytes", [None, 20])
+def test_a_broker_that_dies_while_retention_runs_finds_nothing_missing(
+    monkeypatch: pytest.MonkeyPatch, step_bytes: int | None
+) -> None:
+    """Nor does it find a segment too short that was being removed, in steps of so many bytes."""
+    if step_bytes is not None:
+        monkeypatch.setattr(storage_disk, "REMOVAL_STEP_BYTES", step_bytes)
+
     async def scenario() -> None:
-        for changes in range(60):
+        for changes in range(60 if step_bytes is None else 400):
             broker, partition = filled(delete_delay_ms=0, policy=FlushPolicy.GROUP)
             while partition.log.flushed_end < partition.log.log_end:
                 await asyncio.sleep(A_MOMENT_S)
@@ -203,7 +237,7 @@ def test_a_broker_that_dies_while_retention_runs_finds_nothing_missing() -> None
             broker.disk.faults.die_after(changes)
             with contextlib.suppress(Died):
                 await log_maintenance.retain(broker.directories[0])
-            await asyncio.sleep(A_MOMENT_S)
+            await asyncio.sleep(10 * A_MOMENT_S)
             is_over = log_files(broker, partition) == len(partition.log.segments)
             broker.disk.power_cut(keep=1.0)
             log = open_log(broker.disk, partition.log.directory, partition.log.config, None, NOW_MS)

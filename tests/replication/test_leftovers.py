@@ -2,6 +2,7 @@
 
 import asyncio
 import errno
+import os
 from datetime import timedelta
 from pathlib import Path
 from uuid import UUID
@@ -14,16 +15,18 @@ from virtual_time import run
 from cordwood.chaos.sim.disk import SimulatedDisk
 from cordwood.chaos.sim.loop import run as run_simulated
 from cordwood.cluster.kafka.api_keys import ApiKey
-from cordwood.replication.file_removal import LEFTOVERS_PAUSE_S, REMOVE_AGAIN_S
+from cordwood.replication.file_removal import REMOVE_AGAIN_S, STEP_PAUSE_S
 from cordwood.replication.log_directory import ARCHIVE_CACHE, LEFTOVERS, STAGING
 from cordwood.replication.log_maintenance import Intervals, LogMaintenance
 from cordwood.replication.replica_moves import ReplicaMoves
-from cordwood.storage.disk import removal
+from cordwood.storage.disk import FILE_BYTES, REMOVAL_STEP_BYTES, removal
 from cordwood.storage.real_disk import RealDisk
 from cordwood.storage.records import Record, encode
-from cordwood.storage.steps import at_once
+from cordwood.storage.steps import at_once, run_step
 
 FILES = 400
+REMOVAL_S = FILES * FILE_BYTES / REMOVAL_STEP_BYTES * STEP_PAUSE_S
+"""How long the removal of so many empty files takes."""
 HOME = "/data0"
 
 
@@ -53,9 +56,9 @@ def test_a_start_removes_nothing_and_the_rest_is_removed_with_pauses() -> None:
         assert not files_below(broker.disk, f"{HOME}/{STAGING}"), "a rebuilt segment must not find files there"
         maintenance = maintenance_of(broker)
         maintenance.file_removal.remove_leftovers()
-        await asyncio.sleep(FILES * LEFTOVERS_PAUSE_S)
+        await asyncio.sleep(REMOVAL_S)
         assert 0 < files_below(broker.disk, f"{HOME}/{LEFTOVERS}") < 2 * FILES
-        await asyncio.sleep(FILES * LEFTOVERS_PAUSE_S + 1)
+        await asyncio.sleep(REMOVAL_S + 1)
         assert broker.disk.list_directory(f"{HOME}/{LEFTOVERS}") == []
         await maintenance.stop()
 
@@ -116,7 +119,7 @@ def test_an_unfinished_copy_that_is_not_wanted_any_more_is_set_aside() -> None:
         assert not broker.disk.exists(copy)
         assert files_below(broker.disk, f"/data1/{LEFTOVERS}") == FILES
         maintenance.file_removal.remove_leftovers()
-        await asyncio.sleep(2 * FILES * LEFTOVERS_PAUSE_S)
+        await asyncio.sleep(2 * REMOVAL_S)
         assert not files_below(broker.disk, f"/data1/{LEFTOVERS}")
         await moves.close()
         await maintenance.stop()
@@ -140,6 +143,40 @@ def test_a_file_and_a_link_in_the_place_of_the_staging_directory(tmp_path: Path)
     assert (kept / "file").exists(), "only the link is removed"
 
 
+def test_a_large_file_with_another_name_keeps_its_bytes(tmp_path: Path) -> None:
+    """As in a backup that was made of hard links."""
+    backup, segment, link = tmp_path / "backup", tmp_path / "segment", tmp_path / "link"
+    for name in (backup, segment):
+        with name.open("wb") as file:
+            file.truncate(3 * REMOVAL_STEP_BYTES)
+    segment.unlink()
+    segment.hardlink_to(backup)
+    link.symlink_to(backup)
+    for name in (segment, link):
+        at_once(removal(RealDisk(), str(name)))
+        assert not os.path.lexists(name)
+    assert backup.stat().st_size == 3 * REMOVAL_STEP_BYTES
+
+
+def test_a_step_frees_a_few_megabytes(tmp_path: Path) -> None:
+    """A file that is as large as three steps, and as many small ones as two steps remove."""
+    large = tmp_path / "tree" / "large"
+    large.parent.mkdir()
+    with large.open("wb") as file:
+        file.truncate(3 * REMOVAL_STEP_BYTES)
+    steps, sizes = removal(RealDisk(), str(large)), []
+    while not run_step(steps):
+        sizes.append(large.stat().st_size / REMOVAL_STEP_BYTES if large.exists() else 0)
+    assert sizes == [2, 1, 0]
+    count = 2 * REMOVAL_STEP_BYTES // FILE_BYTES
+    for number in range(count):
+        (large.parent / str(number)).touch()
+    steps, left = removal(RealDisk(), str(large.parent)), []
+    while not run_step(steps):
+        left.append(len(list(large.parent.iterdir())))
+    assert left == [count // 2, 0]
+
+
 def test_a_broker_is_ready_before_leftovers_are_removed_and_a_new_topic_of_the_same_name_stays() -> None:
     async def story() -> None:
         broker = await ClosedBroker().start()
@@ -160,7 +197,7 @@ def test_a_broker_is_ready_before_leftovers_are_removed_and_a_new_topic_of_the_s
         assert files_below(disk, f"{home.path}/{LEFTOVERS}") > FILES / 2, "the start has not waited for them"
         await create(broker)
         await produce(broker, b"newer")
-        await asyncio.sleep(2 * FILES * LEFTOVERS_PAUSE_S)
+        await asyncio.sleep(2 * REMOVAL_S)
         assert disk.list_directory(f"{home.path}/{LEFTOVERS}") == []
         partition = broker.broker._replicas.get("t", 0)
         assert partition is not None

@@ -232,6 +232,15 @@ def test_a_removed_file_lives_on_for_those_who_hold_it(place: Place) -> None:
     assert file.pread(3, 0) == b"abc"
 
 
+def test_a_file_loses_its_end_unless_it_is_too_short_for_that(place: Place) -> None:
+    place.write("f", b"abcde")
+    assert [place.disk.shrink(f"{place.path}/f", 2) for _ in range(3)] == [5, 3, 1]
+    assert place.read("f") == b"a"
+    assert place.disk.shrink(place.path, 0) == 0, "it is a directory"
+    with pytest.raises(FileNotFoundError):
+        place.disk.shrink(f"{place.path}/nothing", 2)
+
+
 def test_a_tree_goes_with_everything_in_it(place: Place) -> None:
     place.disk.make_directories(f"{place.path}/a/b")
     place.write("a/b/f", b"abc")

@@ -76,11 +76,43 @@ MUTANTS = (
         Scenario.BROKERS,
     ),
     Mutant(
+        "large-files-are-removed-at-once",
+        "storage/disk.py",
+        "    while (size := disk.shrink(path, REMOVAL_STEP_BYTES)) > REMOVAL_STEP_BYTES:\n",
+        "    while (size := disk.shrink(path, 1 << 62)) > 1 << 62:\n",
+        "A step of a removal frees a few megabytes.",
+        "Producers wait while an SSD discards the blocks of removed replicas.",
+    ),
+    Mutant(
+        "removals-make-no-pause",
+        "replication/file_removal.py",
+        "                if directory.free_bytes_at_refusal is None:\n",
+        "                if False:\n",
+        "A removal leaves the disk to replicas in use between two steps.",
+        "Producers wait while an SSD discards the blocks of removed replicas.",
+    ),
+    Mutant(
+        "removals-pause-on-full-disks",
+        "replication/file_removal.py",
+        "                if directory.free_bytes_at_refusal is None:\n",
+        "                if True:\n",
+        "A directory that has refused a write gets room as fast as it can.",
+        "Producers are refused although retention has removed segments.",
+    ),
+    Mutant(
+        "linked-files-lose-their-end",
+        "storage/real_disk.py",
+        " or found.st_nlink > 1:\n",
+        ":\n",
+        "Of a file with another name, a removal takes the name alone.",
+        "A backup that was made of hard links ends where retention has begun.",
+    ),
+    Mutant(
         "orphans-keep-their-flush-marks",
         "replication/file_removal.py",
         "        self._replicas.forget_home(topic_id, index)\n"
-        "        await self._remove_all(directory, directory.disk.remove_tree, staged)\n",
-        "        await self._remove_all(directory, directory.disk.remove_tree, staged)\n"
+        "        await self._remove_all(directory, staged)\n",
+        "        await self._remove_all(directory, staged)\n"
         "        self._replicas.forget_home(topic_id, index)\n",
         "The flush mark of an orphan is forgotten in the step that renames its files.",
         "A replica that is added again begins with a loss that it has not had, or without a flush mark.",
