@@ -349,6 +349,7 @@ class _SimulatedFile(_Handle):
         return self._pages.seen.size
 
     def write_back(self, position: int, length: int) -> None:
+        assert position + length <= self._pages.seen.size, "it was written before"
         if (failure := self._sync_failure()) is not None:
             self._pages.fail_sync()
             raise failure

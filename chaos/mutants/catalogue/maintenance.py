@@ -110,10 +110,8 @@ MUTANTS = (
     Mutant(
         "orphans-keep-their-flush-marks",
         "replication/file_removal.py",
-        "        self._replicas.forget_home(topic_id, index)\n"
-        "        await self._remove_all(directory, staged)\n",
-        "        await self._remove_all(directory, staged)\n"
-        "        self._replicas.forget_home(topic_id, index)\n",
+        "        self._replicas.forget_home(topic_id, index)\n        await self._remove_all(directory, staged)\n",
+        "        await self._remove_all(directory, staged)\n        self._replicas.forget_home(topic_id, index)\n",
         "The flush mark of an orphan is forgotten in the step that renames its files.",
         "A replica that is added again begins with a loss that it has not had, or without a flush mark.",
         Scenario.BROKERS,
