@@ -16,6 +16,7 @@ from cordwood.archive.store import ObjectMissing, ObjectStore
 from cordwood.columnar.batches import Aborted, FetchedBatches, Framed, split
 from cordwood.columnar.errors import CorruptRecords, OffsetsGone
 from cordwood.columnar.ranges import Isolation, OffsetRange
+from cordwood.storage.disk import Bytes
 from cordwood.storage.index import Interval
 
 CHUNK_BYTES = 4 << 20
@@ -35,7 +36,7 @@ class _Chunk:
     segment: ArchivedSegment
     intervals: Sequence[Interval]
     start: int
-    content: Future[bytes]
+    content: Future[Bytes]
 
 
 class ArchiveReader:

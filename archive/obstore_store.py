@@ -26,6 +26,7 @@ from cordwood.archive.store import (
 )
 from cordwood.client.properties import read_properties
 from cordwood.client.tls import WrongSetting
+from cordwood.storage.disk import Bytes
 
 PART_BYTES = 8 << 20
 """Part of an upload in parts, and of a comparison."""
@@ -173,14 +174,15 @@ class ObstoreStore:
 
         return await self._retried(read, name, is_read=True)
 
-    async def get_range(self, name: str, start: int, end: int) -> bytes:
+    async def get_range(self, name: str, start: int, end: int) -> Bytes:
         """Return the bytes from `start` up to `end`. Raises ObjectMissing, and ObjectCut if there are fewer."""
         import obstore
         from obstore.exceptions import BaseError
 
-        async def read() -> bytes:
+        async def read() -> Bytes:
             try:
-                content = bytes(await obstore.get_range_async(self._store, name, start=start, end=end))
+                # Not copied: pages that are touched for the first time cost more than all checksums.
+                content = memoryview(await obstore.get_range_async(self._store, name, start=start, end=end))
                 if len(content) != end - start:
                     raise _Incomplete(f"{len(content)} of {end - start} bytes arrived")
             except (BaseError, _Incomplete):

@@ -18,7 +18,7 @@ from cordwood.archive.manifest import ArchivedSegment
 from cordwood.archive.segment_state import DamagedState, SegmentState, decode, rebuilt
 from cordwood.archive.store import ObjectMissing, ObjectStore
 from cordwood.storage.batch import peek
-from cordwood.storage.disk import Disk, File, sync_directory
+from cordwood.storage.disk import Bytes, Disk, File, sync_directory
 from cordwood.storage.epochs import LeaderEpochs
 from cordwood.storage.errors import DamagedLog
 from cordwood.storage.index import Index, Interval
@@ -375,7 +375,7 @@ def _write(files: Sequence[File], content: bytes, position: int, skipped: int, c
     return crc32c(content, crc)
 
 
-def _max_timestamp(batches: bytes) -> int:
+def _max_timestamp(batches: Bytes) -> int:
     at, latest = 0, -1
     while at < len(batches):
         header = peek(batches, at)

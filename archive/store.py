@@ -3,6 +3,8 @@
 from collections.abc import Awaitable, Callable, Sequence
 from typing import NamedTuple, Protocol
 
+from cordwood.storage.disk import Bytes
+
 Pace = Callable[[int], Awaitable[None]]
 """Waits until so many bytes may be sent."""
 
@@ -56,7 +58,7 @@ class ObjectStore(Protocol):
         """Return a whole object. Raises ObjectMissing."""
         ...
 
-    async def get_range(self, name: str, start: int, end: int) -> bytes:
+    async def get_range(self, name: str, start: int, end: int) -> Bytes:
         """Return the bytes from `start` up to `end`. Raises ObjectMissing, and ObjectCut if there are fewer."""
         ...
 

@@ -6,6 +6,7 @@ from numpy.typing import NDArray
 
 from cordwood.columnar.columns import ARROW_TYPES, Column, Columns
 from cordwood.columnar.records import Headers, Records, Spans
+from cordwood.storage.disk import Bytes
 from cordwood.storage.errors import CorruptBatch
 from cordwood.storage.types import TopicPartition
 
@@ -22,7 +23,7 @@ class Builder:
         self._topic = pa.array([place.topic], pa.string()).take(pa.array(np.zeros(rows_max, dtype=np.int64)))
         self._partition = pa.array(np.full(rows_max, place.partition, dtype=np.int32))
 
-    def build(self, records: Records, buffer: bytes | bytearray) -> pa.RecordBatch:
+    def build(self, records: Records, buffer: Bytes) -> pa.RecordBatch:
         """Build a RecordBatch; all bytes are copied from `buffer`. Raises CorruptBatch."""
         made: dict[Column, pa.Array] = {}
         wanted = set(self._columns)

@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 from cordwood.columnar.errors import CorruptRecords, OldFormat
 from cordwood.storage.batch import HEADER_BYTES, LENGTH_PREFIX_BYTES, MAGIC, BatchHeader, check
+from cordwood.storage.disk import Bytes
 from cordwood.storage.errors import CorruptBatch
 from cordwood.storage.types import TopicPartition
 from cordwood.storage.visibility import Visibility
@@ -35,7 +36,7 @@ class FetchedBatches(NamedTuple):
     The first batch may begin before the first wanted offset, and the last batch may extend past the end of the range.
     """
 
-    data: bytes
+    data: Bytes
     batches: list[Framed]
     aborted: list[Aborted]
 
@@ -45,7 +46,7 @@ class FetchedBatches(NamedTuple):
         return self.batches[-1].header.end
 
 
-def split(data: bytes, place: TopicPartition, offset: int) -> list[Framed]:
+def split(data: Bytes, place: TopicPartition, offset: int) -> list[Framed]:
     """Return the whole batches of a response to a fetch at `offset`, with checksums verified.
 
     A broker cuts the response at the requested size: an incomplete last batch is left out, unless it is the first.
@@ -75,12 +76,12 @@ def split(data: bytes, place: TopicPartition, offset: int) -> list[Framed]:
     return batches
 
 
-def _is_whole(data: bytes, position: int) -> bool:
+def _is_whole(data: Bytes, position: int) -> bool:
     remain = len(data) - position
     return remain >= HEADER_BYTES and _LENGTH.unpack_from(data, position + LENGTH_AT)[0] <= remain - LENGTH_PREFIX_BYTES
 
 
-def visible(data: bytes, batches: Iterable[Framed], aborted: Iterable[Aborted]) -> Iterator[Framed]:
+def visible(data: Bytes, batches: Iterable[Framed], aborted: Iterable[Aborted]) -> Iterator[Framed]:
     """Yield the batches without control batches and without aborted transactions.
 
     `aborted` comes from the same response, and is empty for read_uncommitted. Raises CorruptBatch.

@@ -12,6 +12,7 @@ from cordwood.columnar.decompression import DecompressedBodies, Unpacker
 from cordwood.columnar.errors import CorruptRecords
 from cordwood.columnar.ranges import OffsetRange
 from cordwood.columnar.records import read_records
+from cordwood.storage.disk import Bytes
 from cordwood.storage.errors import CorruptBatch
 
 log = logging.getLogger(__name__)
@@ -45,7 +46,7 @@ class Decoder:
         except CorruptBatch as error:
             raise CorruptRecords(self._wanted.place, offset, f"{error}{self._how_to_skip}") from error
 
-    def _decode_what_can_be(self, data: bytes, batches: list[Framed]) -> Iterator[pa.RecordBatch]:
+    def _decode_what_can_be(self, data: Bytes, batches: list[Framed]) -> Iterator[pa.RecordBatch]:
         """Decode batches together, as many as the buffer holds. After an error, decode the rest one by one."""
         done = 0
         try:
@@ -56,7 +57,7 @@ class Decoder:
             for batch in batches[done:]:
                 yield from self._decode_alone(data, batch)
 
-    def _decode_alone(self, data: bytes, batch: Framed) -> Iterator[pa.RecordBatch]:
+    def _decode_alone(self, data: Bytes, batch: Framed) -> Iterator[pa.RecordBatch]:
         try:
             for bodies in self._unpacker.bodies(data, [batch]):
                 yield from list(self._rows_of(bodies))

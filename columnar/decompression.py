@@ -9,6 +9,7 @@ import cramjam
 from cordwood.columnar.batches import Framed
 from cordwood.storage.batch import CODEC_MASK, HEADER_BYTES, BatchHeader, Compression
 from cordwood.storage.budget import UNPACKED_BYTES_MAX
+from cordwood.storage.disk import Bytes
 from cordwood.storage.errors import CorruptBatch
 
 XERIAL_MAGIC = b"\x82SNAPPY\x00"
@@ -30,7 +31,7 @@ class DecompressedBody:
 class DecompressedBodies:
     """The decompressed records of several batches. `buffer` is valid until the next ones are requested."""
 
-    buffer: bytes | bytearray
+    buffer: Bytes
     batches: list[DecompressedBody]
 
 
@@ -41,7 +42,7 @@ class Unpacker:
         self._room = room
         self._buffer = bytearray()
 
-    def bodies(self, data: bytes, batches: Iterable[Framed]) -> Iterator[DecompressedBodies]:
+    def bodies(self, data: Bytes, batches: Iterable[Framed]) -> Iterator[DecompressedBodies]:
         """Yield the batches' records in order: without a copy if no batch is compressed, else one buffer at a time.
 
         Raises CorruptBatch.
@@ -75,7 +76,7 @@ class Unpacker:
             )
         self._buffer = bytearray(min(2 * len(self._buffer), UNPACKED_BYTES_MAX))
 
-    def _unpack(self, data: bytes, batch: Framed, start: int) -> int | None:
+    def _unpack(self, data: Bytes, batch: Framed, start: int) -> int | None:
         """Decompress a batch to `start` and return its end; None if it does not fit, or is invalid."""
         packed = memoryview(data)[batch.position + HEADER_BYTES : batch.position + batch.header.size]
         codec = batch.header.attributes & CODEC_MASK

@@ -8,6 +8,7 @@ import numpy as np
 from cordwood.columnar.decompression import DecompressedBodies, DecompressedBody
 from cordwood.columnar.varints import RECORD_BYTES, Octets, Places, two_octets, varints
 from cordwood.storage.contents import RECORD_BYTES_MIN
+from cordwood.storage.disk import Bytes
 from cordwood.storage.errors import CorruptBatch
 
 ABREAST_RECORDS_PER_STEP = 100
@@ -49,7 +50,7 @@ def _abreast(bodies: DecompressedBodies, octets: Octets, counts: Places) -> Plac
     return found
 
 
-def _one_by_one(buffer: bytes | bytearray, octets: Octets, body: DecompressedBody) -> Places:
+def _one_by_one(buffer: Bytes, octets: Octets, body: DecompressedBody) -> Places:
     """Walk one batch: runs of records of equal length with numpy, others in a loop."""
     count, place = body.header.record_count, body.start
     found = np.empty(count, dtype=np.int64)
@@ -65,7 +66,7 @@ def _one_by_one(buffer: bytes | bytearray, octets: Octets, body: DecompressedBod
     return found
 
 
-def _run(buffer: bytes | bytearray, octets: Octets, place: int, end: int, count_max: int) -> tuple[int, int]:
+def _run(buffer: Bytes, octets: Octets, place: int, end: int, count_max: int) -> tuple[int, int]:
     """Return the number of records from `place` on with the same length field, at least one, and their size."""
     length, content = _length_at(buffer, place)
     width, stride = content - place, content - place + length
@@ -88,7 +89,7 @@ def _begin_alike(octets: Octets, place: int, stride: int, width: int, begin: int
     return end if alike.all() else begin + int(alike.argmin())
 
 
-def _length_at(buffer: bytes | bytearray, place: int) -> tuple[int, int]:
+def _length_at(buffer: Bytes, place: int) -> tuple[int, int]:
     """Return a record's length, assumed to be positive, and the position after it. Raises CorruptBatch."""
     number = 0
     for shift in range(0, LENGTH_BITS_MAX, 7):
@@ -100,7 +101,7 @@ def _length_at(buffer: bytes | bytearray, place: int) -> tuple[int, int]:
     raise CorruptBatch("a record's length of more than 32 bits")
 
 
-def _loop(buffer: bytes | bytearray, place: int, count: int) -> tuple[list[int], int]:
+def _loop(buffer: Bytes, place: int, count: int) -> tuple[list[int], int]:
     """Return the positions of `count` records, and the position after the last. Raises CorruptBatch."""
     found = []
     for _ in range(count):

@@ -13,7 +13,7 @@ from crc32c import crc32c
 from cordwood.archive.manifest import ArchivedSegment
 from cordwood.archive.segment_state import DamagedState, SegmentState, decode
 from cordwood.storage.aborted_index import AbortedRow, AbortedTransaction
-from cordwood.storage.disk import Disk
+from cordwood.storage.disk import Bytes, Disk
 from cordwood.storage.errors import DamagedLog
 from cordwood.storage.index import Index, Interval, encode_rows
 from cordwood.storage.manifest import SealedSegment
@@ -146,7 +146,7 @@ def _file_of(row: SealedSegment) -> SegmentFile:
     return SegmentFile(row.base_offset, 1)
 
 
-def index_of(contents: SegmentContents, chunk: Chunk, batches: bytes) -> Index:
+def index_of(contents: SegmentContents, chunk: Chunk, batches: Bytes) -> Index:
     """Return the index of a downloaded chunk. Raises DamagedDownload if a batch differs from the archived one."""
     intervals, view = [], memoryview(batches)
     if len(batches) != chunk.size:
@@ -160,7 +160,7 @@ def index_of(contents: SegmentContents, chunk: Chunk, batches: bytes) -> Index:
     return Index.decode(encode_rows(intervals))
 
 
-def write(disk: Disk, directory: str, chunk: Chunk, batches: bytes, index: Index) -> tuple[WrittenChunk, CachedChunk]:
+def write(disk: Disk, directory: str, chunk: Chunk, batches: Bytes, index: Index) -> tuple[WrittenChunk, CachedChunk]:
     """Write and open the file of a verified chunk. Nothing is synced. Blocks on the disk. Raises OSError."""
     row = SealedSegment(chunk.base_offset, chunk.end_offset, chunk.size, index.max_timestamp(), chunk.base_offset)
     rows = index.encode()
