@@ -74,21 +74,24 @@ class RealFile:
         return os.fstat(self._fd).st_size
 
     def write_back(self, position: int, length: int) -> None:
-        self._sync_range(position, length, _START)
-        if position:
+        if not self._sync_range(position, length, _START):
+            self.sync()
+        elif position:
             self._sync_range(max(position - length, 0), min(position, length), _WAIT)
 
-    def _sync_range(self, position: int, length: int, flag: int) -> None:
-        """Call sync_file_range; fdatasync where the system has none.
+    def _sync_range(self, position: int, length: int, flag: int) -> bool:
+        """Call sync_file_range. Return False if the system has none. Raises SyncFailed.
 
         The kernel reports a failed write once: the next fdatasync by this descriptor may succeed.
         """
-        if _sync_file_range is not None and not _sync_file_range(self._fd, position, length, flag):
-            return
-        error = errno.ENOSYS if _sync_file_range is None else ctypes.get_errno()
+        if _sync_file_range is None:
+            return False
+        if not _sync_file_range(self._fd, position, length, flag):
+            return True
+        error = ctypes.get_errno()
         if error not in _HAVE_NO_RANGES:
             raise SyncFailed(error, os.strerror(error), self._path)
-        self.sync()
+        return False
 
     def preallocate(self, position: int, length: int) -> None:
         space = os.fstatvfs(self._fd)

@@ -124,7 +124,7 @@ def test_a_system_without_ranges_syncs_the_file(tmp_path: Path, monkeypatch: pyt
     monkeypatch.setattr(real_disk, "_sync_file_range", None)
     monkeypatch.setattr(os, "fdatasync", synced.append)
     file = RealDisk().open(f"{tmp_path}/f", create=True)
-    file.write_back(0, 10)
+    file.write_back(10, 10)
     assert synced == [file.fileno()]
 
 
