@@ -26,8 +26,9 @@ def batch_boundary(segment: Segment, offset: int) -> tuple[int, int]:
     """
     index = segment.index
     row = index.row_of_offset(offset - segment.base_offset)
-    if not segment.generation and row >= 0 and index[row].offset == offset - segment.base_offset:
-        return offset, index[row].position
+    if row >= 0 and index[row].offset == offset - segment.base_offset:
+        position = index[row].position
+        return _end_before(segment, position) if segment.generation else offset, position
     position = segment.locate(offset)
     if position < segment.size:
         base = next(segment.headers(position, segment.size))[1].base_offset

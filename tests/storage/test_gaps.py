@@ -8,7 +8,7 @@ from log_fixture import ALL_BYTES, SMALL, LogFixture
 
 from cordwood.chaos.sim.faults import Died
 from cordwood.storage.batch import peek
-from cordwood.storage.errors import CorruptBatch
+from cordwood.storage.errors import CorruptBatch, LostTail
 
 MANY = [f"value-{number:02}" for number in range(60)]
 STEPS_MAX = 200
@@ -103,6 +103,27 @@ def test_a_log_that_is_truncated_in_a_gap_ends_with_the_batch_before_it(end: int
     log.append("more").flush().power_cut(keep=0.0).reopen()
     assert log.damage == []
     assert log.values() == [*((record.value or b"").decode() for record in before), "more"]
+
+
+@pytest.mark.parametrize("cut", [1, 30])
+def test_a_lost_end_among_gaps_is_truncated_where_it_begins(cut: int) -> None:
+    """The lost batch, whose first or last bytes are still there, cannot be read."""
+    source = LogFixture().append(*MANY[:7]).flush().checkpoint().append(*MANY)
+    compact(source, 0, 1)
+    log = LogFixture().take_stamped(source.read(0, 200)).flush()
+    segment = log.log.segments[-1]
+    assert segment.generation, "it has gaps"
+    *_, (position, last) = segment.headers(0, segment.size)
+    before = log.values()[:-1]
+    log.disk.shorten(segment.path, position + cut)
+    log.reopen()
+    [damage] = log.damage
+    assert isinstance(damage, LostTail)
+    log.truncate(damage.offset)
+    assert log.end <= last.base_offset
+    assert log.values() == before
+    log.flush().reopen()
+    assert log.damage == []
 
 
 @pytest.mark.parametrize("end", [3, 15, 30])

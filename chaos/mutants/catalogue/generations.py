@@ -71,6 +71,15 @@ MUTANTS = (
         Scenario.LOGS,
     ),
     Mutant(
+        "lost-ends-among-gaps-are-read",
+        "storage/boundaries.py",
+        "    if row >= 0 and index[row].offset == offset",
+        "    if not segment.generation and row >= 0 and index[row].offset == offset",
+        "A replica that lost its end is truncated where the loss begins, and fetches it again (rule 8).",
+        "A replica of a compacted topic leaves the in-sync set and joins it again for ever.",
+        Scenario.LOGS,
+    ),
+    Mutant(
         "gaps-are-not-named",
         "storage/log.py",
         "        if self.segments and not self.segments[-1].generation:\n            self.must_roll = True\n",
