@@ -27,7 +27,7 @@ from cordwood.chaos.live.flood.watch import BrokerWatch
 from cordwood.chaos.live.valid_flood import flooded
 from cordwood.cluster.kafka.registry import KAFKA_APIS
 
-PLANTED_STALL_S = 2.5
+PLANTED_STALL_S = 5.0
 PLANTED_MB = 200
 FLOOD_S, ENDLESS_S = 60.0, 120.0
 EVERY_API = {int(key) for key in KAFKA_APIS}
