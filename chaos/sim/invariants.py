@@ -21,6 +21,7 @@ from cordwood.cluster.coordination.topic import partition_of
 from cordwood.cluster.http.watched import Watched
 from cordwood.cluster.metadata.image import Image
 from cordwood.cluster.proposals.topics import CONSUMER_OFFSETS
+from cordwood.cluster.repairs.damage import is_counted_on
 from cordwood.replication.partition import Partition
 from cordwood.storage.types import TopicPartition
 
@@ -217,6 +218,16 @@ def _one_leader_an_epoch(broker: Watched, partition: Partition, seen: Seen) -> F
             yield "rule-3", f"brokers {known} and {broker.broker_id} lead {_name(partition)} in epoch {epoch}"
 
 
+def _may_lack_an_epoch(broker: Watched, partition: Partition, seen: Seen) -> bool:
+    """Return whether a follower may truncate committed records that compaction has removed elsewhere.
+
+    A leader whose log was copied after all records of a leader epoch had been replaced does not know of that epoch: a
+    follower that ends in it truncates to its beginning (rule 4), as in Kafka. Replicas in sync have later records.
+    """
+    known = seen.newest.partition(partition.topic_id, partition.index)
+    return partition.log.config.compacted and known is not None and not is_counted_on(known, broker.broker_id)
+
+
 def _nothing_goes_back(broker: Watched, partition: Partition, seen: Seen) -> Found:
     """Rules 3 and 7, and promise 2, for one replica of one incarnation of a broker."""
     view = None if partition.leading is None else partition.leading.view
@@ -226,7 +237,7 @@ def _nothing_goes_back(broker: Watched, partition: Partition, seen: Seen) -> Fou
     where = f"{_name(partition)} on broker {broker.broker_id}"
     # A replica with a damaged end is truncated and fetched again. Until then it is in no in-sync set (rule 8).
     is_repairing = broker.damage.found > 0 and view is None
-    if now[0] < before[0] and not is_repairing:
+    if now[0] < before[0] and not is_repairing and not _may_lack_an_epoch(broker, partition, seen):
         yield "rule-2", f"the watermark of {where} went from {before[0]} to {now[0]}"
     if now[1] < before[1]:
         yield "rule-3", f"the leader epoch of {where} went from {before[1]} to {now[1]}"
