@@ -23,7 +23,8 @@ def run_seeds(seeds: Iterable[int], seconds: float, jobs: int) -> Generator[tupl
         for seed in seeds:
             yield seed, _totals(seed, seconds)
         return
-    pool = worker_pool(jobs)
+    # A simulation runs its jobs in threads, one at a time.
+    pool = worker_pool(jobs, is_pinned=True)
     left = iter(seeds)
     begun: deque[tuple[int, Future[RunTotals]]] = deque()
     try:

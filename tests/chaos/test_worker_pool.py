@@ -4,10 +4,13 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
 from broker_fixture import wait_until
+
+from cordwood.chaos.worker_pool import worker_pool
 
 PROGRAM = """
 import os, time
@@ -30,6 +33,18 @@ def test_workers_end_with_the_process_that_made_them(number: int) -> None:
         parent.wait(10)
         wait_until(lambda: not any(map(is_running, workers)), 20, "the end of the workers")
     assert workers
+
+
+def test_each_process_of_a_pinned_pool_keeps_to_the_next_cpu() -> None:
+    cpus = sorted(os.sched_getaffinity(0))
+    with worker_pool(len(cpus) + 1, is_pinned=True) as pool:
+        workers: set[int] = set()
+        while len(workers) <= len(cpus):
+            busy = [pool.submit(time.sleep, 0.05) for _ in range(2 * len(cpus))]
+            workers.update(each.result() for each in [pool.submit(os.getpid) for _ in busy])
+        found = [cpu for worker in workers for cpu in os.sched_getaffinity(worker)]
+    assert sorted(found) == sorted([*cpus, cpus[0]])
+    assert sorted(os.sched_getaffinity(0)) == cpus
 
 
 def is_running(pid: int) -> bool:
