@@ -44,15 +44,19 @@ class ArchiveChecks:
         objects.on_deleted = self._deleted
 
     def look(self, image: Image, brokers: list[Watched]) -> Found:
-        """Check the newest manifests, and what brokers need them for."""
+        """Check the newest manifests, and what brokers need them for.
+
+        `image` is the newest of all running brokers: a broker that was killed may have known of later manifests.
+        """
         self._note(image)
+        is_newest = image.index == self._image.index
         yield from self._sentences
         self._sentences = []
         for broker in brokers:
             for partition in broker.replicas:
                 if not partition.is_offline and not partition.is_deleted:
                     yield from _is_covered(broker, partition)
-                    if partition.is_leader and broker.quorum.image is image:
+                    if is_newest and partition.is_leader and broker.quorum.image is image:
                         yield from self._goes_on(image, broker, partition)
 
     def _note(self, image: Image) -> None:
