@@ -426,7 +426,10 @@ class Log:
         self._positions.clear()
 
     def close(self) -> None:
-        """Flush and checkpoint everything, so that the next open has nothing to recover. Blocks on the disk."""
+        """Flush and checkpoint everything, so that the next open has nothing to recover. Blocks on the disk.
+
+        After an error it may be called again.
+        """
         if self.segments:
             active = self.segments[-1]
             if not active.is_sealed:
@@ -438,7 +441,12 @@ class Log:
                 syncable.sync()
             self.flushed(pending)
             active.save_index(sync=True)
-            write_checkpoint(self.disk, self.directory, self.state())
+            state = self.state()
+            try:
+                write_checkpoint(self.disk, self.directory, state)
+            except BaseException:
+                self.checkpoint_failed(state)
+                raise
         self.release()
 
     def release(self) -> None:
