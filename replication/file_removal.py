@@ -259,5 +259,8 @@ class FileRemoval:
 
 
 def _run_step(steps: Steps[None]) -> bool:
-    """Run a step of a removal, in a thread. Return whether it was the last one."""
+    """Run a step of a removal, in a thread. Return whether it was the last one.
+
+    A function of this module: the simulator counts interrupted jobs by the module (`chaos/sim/cut_jobs.py`).
+    """
     return run_step(steps)

@@ -445,6 +445,7 @@ class Log:
             try:
                 write_checkpoint(self.disk, self.directory, state)
             except BaseException:
+                # Whatever it was: `state` has taken changes that the next attempt must write.
                 self.checkpoint_failed(state)
                 raise
         self.release()

@@ -39,7 +39,7 @@ MUTANTS = (
         "        return min(PART_BYTES, self._limits().bytes_per_second * PART_S)\n",
         "        return PART_BYTES\n",
         "The log cleaner reads and writes no more at once than its rate allows in a moment.",
-        "Producers wait for bursts of a log cleaner that was told to be slow.",
+        "Bursts of a throttled log cleaner delay producers.",
     ),
     Mutant(
         "cached-positions-survive-compaction",
