@@ -121,7 +121,7 @@ def _joined(archived: LeaderEpochs, own: LeaderEpochs, end: int) -> LeaderEpochs
     for start in own:
         if start.offset >= end:
             joined.assign(start.epoch, start.offset)
-    joined.changes_lost()
+    joined.must_be_rewritten()
     return joined
 
 

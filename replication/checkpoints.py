@@ -84,8 +84,6 @@ class Checkpoints:
                 log.checkpoint_written(state)
                 if has_moved:
                     partition.log_start_flushed()
-            else:
-                log.checkpoint_failed(state)
 
         under_way.add_done_callback(ended)
         self._running.add(under_way)

@@ -66,7 +66,7 @@ async def rewrite(partition: Partition, path: str, checkpoints: Checkpoints) -> 
     """
     segment = scrub.segment_with(partition.log, path)
     if segment is None and path != partition.directory.flushed_offsets.file.path:
-        partition.log.epochs.changes_lost()
+        partition.log.epochs.must_be_rewritten()
         await checkpoints.write(partition)
         return
     if segment is not None and path == segment.aborted.path:

@@ -57,7 +57,11 @@ class UnsavedRows:
     is_whole: bool
 
     def write(self, disk: Disk) -> None:
-        """Write the rows, durable once the directory is synced. Blocks on the disk. Raises OSError."""
+        """Write the rows, durable once the directory is synced. Blocks on the disk. Raises OSError.
+
+        Until `AbortedIndex.saved`, the file counts as unknown: after an error it is replaced.
+        """
+        self.index.must_be_rewritten()
         path = self.index.path
         target = f"{path}.new" if self.is_whole else path
         with closing(disk.open(target, create=self.is_whole)) as file:

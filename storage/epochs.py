@@ -88,13 +88,17 @@ class LeaderEpochs:
         self._is_changed |= entries != self._entries
         self._entries = entries
 
-    def take_changes(self) -> bytes | None:
-        """Return all entries, encoded, if any changed since the last call; otherwise None."""
-        is_changed, self._is_changed = self._is_changed, False
-        return self.encode() if is_changed else None
+    def unwritten(self) -> bytes | None:
+        """Return all entries, encoded; None if the file has them."""
+        return self.encode() if self._is_changed else None
 
-    def changes_lost(self) -> None:
-        """Note changes again that were not written."""
+    def written(self, encoded: bytes) -> None:
+        """Record that the file has `encoded`, which `unwritten` returned; entries may have changed since."""
+        if self.encode() == encoded:
+            self._is_changed = False
+
+    def must_be_rewritten(self) -> None:
+        """Let the next checkpoint write the file, which may differ from the entries."""
         self._is_changed = True
 
     def encode(self) -> bytes:

@@ -380,7 +380,7 @@ class Log:
             self.opened.forget(segment)
         self._positions.clear()
         if new.generation != old[0].generation:
-            self.replaced.add(old)
+            self.replaced.add(old, new)
 
     def state(self) -> LogState:
         """Return the checkpoint of the log as of now. Also writes the new rows of its indexes (unsynced)."""
@@ -388,23 +388,16 @@ class Log:
             if segment.end_offset > self.listed_end or segment is self.segments[-1]:
                 segment.save_index()
         self.uncheckpointed_bytes = 0
-        state = state_as_of(self, self.flushed_end, self.epochs.take_changes())
-        self.replaced.must_sync_names = False
-        return state
-
-    def checkpoint_failed(self, state: LogState) -> None:
-        """Record that the checkpoint of `state` failed; the next one writes its epochs and aborted rows again."""
-        if state.epochs is not None:
-            self.epochs.changes_lost()
-        self.replaced.must_sync_names |= state.must_sync_names
-        for rows in state.aborted:
-            rows.index.must_be_rewritten()
+        return state_as_of(self, self.flushed_end, self.epochs.unwritten())
 
     def checkpoint_written(self, state: LogState) -> None:
         """Record that the checkpoint of `state` is on disk: recovery will begin at its recovery point."""
         self.recovery_point = max(self.recovery_point, state.recovery_point)
         self.flushed_start = state.log_start
         self.listed_end = state.segments[-1].end_offset if state.segments else 0
+        if state.epochs is not None:
+            self.epochs.written(state.epochs)
+        self.replaced.synced(state.new_names)
         active = self.segments[-1].aborted if self.segments else None
         for rows in state.aborted:
             rows.index.saved(rows.count, is_sealed=rows.index is not active)
@@ -441,13 +434,7 @@ class Log:
                 syncable.sync()
             self.flushed(pending)
             active.save_index(sync=True)
-            state = self.state()
-            try:
-                write_checkpoint(self.disk, self.directory, state)
-            except BaseException:
-                # Whatever it was: `state` has taken changes that the next attempt must write.
-                self.checkpoint_failed(state)
-                raise
+            write_checkpoint(self.disk, self.directory, self.state())
         self.release()
 
     def release(self) -> None:

@@ -122,7 +122,7 @@ class LogCopy:
             return Goal(wanted)
         state = state_as_of(log, log.flushed_end, log.epochs.encode())
         # The copies of closed segments are synced with their indexes and names.
-        state = state._replace(aborted=(), must_sync_names=False, new_indexes=())
+        state = state._replace(aborted=(), new_names=(), new_indexes=())
         if not log.segments:
             return Goal(wanted, state)
         rows = log.segment_of(state.recovery_point).aborted.rows()[: state.active.aborted]
@@ -221,7 +221,7 @@ class LogCopy:
         log.recovery_point, log.flushed_start = state.recovery_point, state.log_start
         log.listed_end = state.segments[-1].end_offset if state.segments else 0
         # The file has the epochs of the state, and a checkpoint elsewhere may have taken later ones.
-        log.epochs.changes_lost()
+        log.epochs.must_be_rewritten()
         return old
 
     def abandon(self) -> None:

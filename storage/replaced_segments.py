@@ -11,19 +11,23 @@ from cordwood.storage.segment import Segment
 class ReplacedSegments:
     """Replaced segments of one log, and the names that its new segments may have."""
 
-    __slots__ = ("_segments", "least_generation", "must_sync_names")
+    __slots__ = ("_segments", "least_generation", "new_names")
 
     def __init__(self) -> None:
         self._segments: tuple[Segment, ...] = ()
-        self.must_sync_names = False
-        """Whether the names of rewritten segments have to be synced before a manifest lists them."""
+        self.new_names: tuple[str, ...] = ()
+        """Paths of rewritten segments: their directory has to be synced before a manifest lists them."""
         self.least_generation = 0
         """Least generation of new segments: files that are being removed may have the names of lower ones."""
 
-    def add(self, segments: Sequence[Segment]) -> None:
+    def add(self, segments: Sequence[Segment], rewritten: Segment) -> None:
         """Add segments that a rewritten one, whose files have just got their names, has replaced."""
         self._segments = (*self._segments, *segments)
-        self.must_sync_names = True
+        self.new_names = (*self.new_names, rewritten.path)
+
+    def synced(self, names: Sequence[str]) -> None:
+        """Record that these of the new names are on disk."""
+        self.new_names = tuple([name for name in self.new_names if name not in names])
 
     def take(self, segments: Sequence[Segment]) -> list[Segment]:
         """Return and forget those of the segments that still have files: the caller deletes them."""

@@ -82,8 +82,8 @@ class LogState(NamedTuple):
     """First offset that this disk has. Records from the log start offset up to here are only in the archive."""
     clean_end: int = 0
     """End of the compacted records: below it each key has one record, that of the highest offset."""
-    must_sync_names: bool = False
-    """Whether the directory has to be synced before the manifest is written."""
+    new_names: tuple[str, ...] = ()
+    """Rewritten segments: the directory has to be synced before the manifest, which is the first to list them."""
     new_indexes: tuple[str, ...] = ()
     """Index files that have to be synced before the manifest, which is the first to list their segments."""
     unseen: Unseen | None = None
@@ -126,8 +126,8 @@ def state_as_of(log: "Log", end: int, epochs: bytes | None) -> LogState:
     producers, sealed, active = log.producers.snapshot(end), _sealed(log, end), _active(log, end)
     starts = log.local_start, log.clean_end
     new = tuple([segment.index_path for segment in log.segments[:-1] if log.listed_end < segment.end_offset <= end])
-    must_sync = log.replaced.must_sync_names
-    return LogState(log.log_start, end, producers, epochs, sealed, active, rows, *starts, must_sync, new, log.unseen)
+    names = log.replaced.new_names
+    return LogState(log.log_start, end, producers, epochs, sealed, active, rows, *starts, names, new, log.unseen)
 
 
 def state_after_truncation(log: "Log", end: int, again: Producers | None) -> LogState:
@@ -141,7 +141,7 @@ def state_after_truncation(log: "Log", end: int, again: Producers | None) -> Log
     producers.truncate_end(end, again)
     state = LogState(min(log.log_start, end), end, producers.snapshot(end), log.epochs.encode(), _sealed(log, end))
     starts = min(log.local_start, end), min(log.clean_end, end)
-    state = state._replace(active=_active(log, end), aborted=rows, must_sync_names=log.replaced.must_sync_names)
+    state = state._replace(active=_active(log, end), aborted=rows, new_names=log.replaced.new_names)
     return state._replace(local_start=starts[0], clean_end=starts[1], unseen=log.unseen and log.unseen.below(end))
 
 
@@ -224,7 +224,7 @@ def load(disk: Disk, directory: str) -> Recovered:
 
 def _sync_names(disk: Disk, directory: str, state: LogState) -> None:
     """Sync the names of rewritten segments and new indexes: a power cut must not keep the manifest without them."""
-    if state.must_sync_names or state.new_indexes:
+    if state.new_names or state.new_indexes:
         sync_directory(disk, directory)
 
 

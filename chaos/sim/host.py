@@ -58,6 +58,7 @@ class SimulatedHost:
         self.process: Process | None = None
         self.broker: Broker | None = None
         self._starting: asyncio.Task[None]
+        self._stopping: Process | None = None
         self.insert_disk()
 
     @property
@@ -118,9 +119,10 @@ class SimulatedHost:
         self.disk.power_cut(keep)
 
     def terminate(self) -> None:
-        """Send SIGTERM."""
+        """Send SIGTERM. A process that stops already ignores it."""
         process, broker = self.process, self.broker
-        if process is not None and broker is not None and not process.is_paused:
+        if process is not None and broker is not None and not process.is_paused and process is not self._stopping:
+            self._stopping = process
             stopping = self._stop(process, broker, self._starting)
             self.loop.create_task(stopping, context=process.context(), name=f"{self.name} stops")
 

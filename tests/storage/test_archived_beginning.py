@@ -121,7 +121,7 @@ def test_without_its_epochs_the_log_still_begins_in_the_archive(log: LogFixture)
     for _ in range(2):
         assert (log.start, log.log.local_start, log.bases) == (0, local, bases)
         assert log.values(local) == VALUES[local:]
-        log.log.epochs.changes_lost()
+        log.log.epochs.must_be_rewritten()
         log.checkpoint().reopen()
     assert log.damage == []
 

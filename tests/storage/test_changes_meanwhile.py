@@ -48,15 +48,33 @@ def test_a_log_start_that_is_raised_during_a_checkpoint_is_not_on_disk() -> None
     assert log.checkpoint().log.flushed_start == 6
 
 
-def test_what_a_failed_checkpoint_had_to_write_is_in_the_next_one() -> None:
+def test_what_no_checkpoint_has_written_is_in_the_next_one() -> None:
     log = LogFixture().append(*TEN).flush()
-    log.log.replaced.must_sync_names = True
+    log.log.replaced.new_names = ("first",)
     failed = log.log.state()
-    log.log.checkpoint_failed(failed)
     again = log.log.state()
     assert failed.epochs is not None
-    assert (again.epochs, again.must_sync_names) == (failed.epochs, True)
-    assert log.log.state().must_sync_names is False
+    assert (again.epochs, again.new_names) == (failed.epochs, ("first",))
+    log.log.replaced.new_names = ("first", "second")
+    log.log.checkpoint_written(again)
+    after = log.log.state()
+    assert (after.epochs, after.new_names) == (None, ("second",))
+
+
+def test_aborted_rows_replace_the_file_if_a_write_of_them_failed() -> None:
+    log = LogFixture()
+    log.send(0, "a", transactional=True)
+    log.abort()
+    log.flush().checkpoint()
+    log.send(1, "b", transactional=True)
+    log.abort()
+    log.flush()
+    state = log.log.state()
+    assert [rows.is_whole for rows in state.aborted] == [False]
+    log.disk.faults.fail_next_write(".txnindex")
+    with pytest.raises(OSError, match="txnindex"):
+        write_checkpoint(log.disk, DIRECTORY, state)
+    assert [(rows.is_whole, rows.count) for rows in log.log.state().aborted] == [(True, 2)]
 
 
 def test_a_checkpoint_ends_the_count_of_bytes_to_read_again() -> None:

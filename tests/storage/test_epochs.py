@@ -34,11 +34,24 @@ def test_an_epoch_ends_where_the_next_begins_and_the_last_at_the_logs_end() -> N
 
 def test_a_moved_start_of_the_first_epoch_is_written() -> None:
     of = epochs((1, 0), (4, 10))
-    of.take_changes()
+    of.written(of.encode())
     of.truncate_start(7)
-    content = of.take_changes()
+    content = of.unwritten()
     assert content is not None
     assert starts(LeaderEpochs.decode(content)) == [(1, 7), (4, 10)]
+
+
+def test_entries_are_unwritten_until_the_file_has_them_all() -> None:
+    of = epochs((1, 0))
+    first = of.unwritten()
+    assert first is not None
+    of.assign(4, 10)
+    of.written(first)
+    second = of.unwritten()
+    assert second is not None
+    assert starts(LeaderEpochs.decode(second)) == [(1, 0), (4, 10)]
+    of.written(second)
+    assert of.unwritten() is None
 
 
 def test_a_follower_that_asks_for_an_unknown_epoch_hears_of_the_one_before() -> None:

@@ -10,7 +10,7 @@ MUTANTS = (
     Mutant(
         "manifests-do-not-wait-for-names",
         "storage/state.py",
-        "    if state.must_sync_names or state.new_indexes:\n",
+        "    if state.new_names or state.new_indexes:\n",
         "    if False:\n",
         "The names of rewritten segments are on disk before a manifest lists them.",
         LOST,

@@ -207,8 +207,8 @@ MUTANTS = (
     Mutant(
         "unseen-batches-are-forgotten-by-a-restart",
         "storage/state.py",
-        "*starts, must_sync, new, log.unseen)\n",
-        "*starts, must_sync, new)\n",
+        "*starts, names, new, log.unseen)\n",
+        "*starts, names, new)\n",
         "A checkpoint has the range of batches that recovery has not seen.",
         ABORTED,
         Scenario.LOGS,
