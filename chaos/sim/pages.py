@@ -102,12 +102,15 @@ class Pages:
         self._corrupt.add(position)
 
     def zero(self, position: int, length: int) -> None:
-        """Zero a range on disk and in the page cache. Raises IndexError outside the file."""
+        """Zero a range on disk and in the page cache. Bytes that are zero are not corrupted by that.
+
+        Raises IndexError outside the file.
+        """
         if not 0 <= position < position + length <= self.seen.size:
             raise IndexError(f"bytes {position} to {position + length} of a file of {self.seen.size}")
+        self._corrupt.update(at for at, byte in enumerate(self.seen.read(length, position), position) if byte)
         for content in (self.seen, self.kept):
             content.write(bytes(max(min(length, content.size - position), 0)), position)
-        self._corrupt.update(range(position, position + length))
 
     def shorten(self, size: int) -> None:
         """Remove everything from byte `size` on, on disk and in the page cache."""

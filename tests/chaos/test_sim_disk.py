@@ -274,6 +274,14 @@ def test_a_flipped_byte_is_rotten_until_it_is_written_again(disk: SimulatedDisk)
     assert not pages.is_corrupt(0, 3)
 
 
+def test_a_byte_that_was_zero_is_not_corrupted_by_zeros(disk: SimulatedDisk) -> None:
+    file = disk.open("/f", create=True)
+    file.pwrite([b"a\0b"], 0)
+    disk.zero("/f", 1, 2)
+    pages = disk.pages("/f")
+    assert (file.pread(3, 0), pages.is_corrupt(1, 2), pages.is_corrupt(2, 3)) == (b"a\0\0", False, True)
+
+
 def test_a_flipped_bit_stays_flipped(disk: SimulatedDisk) -> None:
     synced_file(disk, content=b"abc")
     disk.flip("/f", 1, 0)
