@@ -17,6 +17,14 @@ class EpochStart(NamedTuple):
     offset: Offset
 
 
+class EpochRange(NamedTuple):
+    """A leader epoch and the offsets of adjacent batches that have it, half-open."""
+
+    epoch: LeaderEpoch
+    start: Offset
+    end: Offset
+
+
 class LeaderEpochs:
     """Leader epochs and their start offsets, both strictly increasing. Threads may read them."""
 
@@ -77,16 +85,31 @@ class LeaderEpochs:
         self._entries = (EpochStart(self._entries[place].epoch, Offset(start)), *self._entries[place + 1 :])
         self._is_changed = True
 
-    def correct(self, start: int, end: int, found: Iterable[EpochStart]) -> None:
-        """Replace the epochs from `start` up to `end` by those that the batches there have, in ascending order."""
+    def correct(self, start: int, end: int, found: Iterable[EpochRange]) -> None:
+        """Replace the epochs from `start` up to `end` by those that the batches there have, in ascending order.
+
+        An epoch may begin in a gap between them, in which the log cleaner has removed its first records.
+        """
         after, place = self.epoch_at(end), bisect_left(self._entries, start, key=lambda entry: entry.offset)
-        entries = self._entries[:place]
-        later = [entry for entry in self._entries[place:] if entry.offset >= end]
-        for entry in (*found, EpochStart(after, Offset(end)), *later):
-            if entry.epoch > (entries[-1].epoch if entries else NO_EPOCH):
-                entries = (*entries, entry)
-        self._is_changed |= entries != self._entries
-        self._entries = entries
+        entries, known, gap = list(self._entries[:place]), self._entries[place:], start
+        for some in (*found, EpochRange(after, Offset(end), Offset(end))):
+            in_gap = [entry for entry in known if gap <= entry.offset < some.start]
+            for entry in (*in_gap, EpochStart(some.epoch, some.start)):
+                if (entries[-1].epoch if entries else NO_EPOCH) < entry.epoch <= some.epoch:
+                    entries.append(entry)
+            gap = some.end
+        entries += [entry for entry in known if entry.offset >= end and entry.epoch > after]
+        self._is_changed |= tuple(entries) != self._entries
+        self._entries = tuple(entries)
+
+    def after(self, before: "LeaderEpochs", end: int) -> "LeaderEpochs":
+        """Return the epochs `before` up to `end`, and these from there on."""
+        joined = LeaderEpochs(tuple(before))
+        for start in self._entries:
+            if start.offset >= end:
+                joined.assign(start.epoch, start.offset)
+        joined.must_be_rewritten()
+        return joined
 
     def unwritten(self) -> bytes | None:
         """Return all entries, encoded; None if the file has them."""

@@ -20,7 +20,7 @@ from cordwood.storage.compaction.lost_offsets import lost_end_in, lost_end_of
 from cordwood.storage.compaction.run_writer import closing_batch, write_aborted
 from cordwood.storage.compaction.swap import swap
 from cordwood.storage.disk import Bytes, sync_directory
-from cordwood.storage.epochs import EpochStart, LeaderEpochs
+from cordwood.storage.epochs import EpochRange, LeaderEpochs
 from cordwood.storage.errors import CorruptBatch, DamagedLog
 from cordwood.storage.index import Index, Interval
 from cordwood.storage.log import Log
@@ -57,7 +57,7 @@ class SegmentRebuild:
         self._has_gaps = log.config.compacted or segment.generation > 0
         """Whether other replicas may have compacted the fetched range more or less than this one."""
         self._truncations, self._has_fetched, self._has_fetched_markers = log.truncations, False, False
-        self._fetched: list[tuple[Missing, list[EpochStart]]] = []
+        self._fetched: list[tuple[Missing, list[EpochRange]]] = []
         """Ranges that were fetched, with the epochs of their batches."""
         self._aborted: dict[Segment, list[AbortedRow]] = {}
         """Aborted transactions of this segment and of later ones, where they are others than before."""
@@ -139,7 +139,12 @@ class SegmentRebuild:
         self._has_fetched_markers |= any(header.is_control for header in taken)
         if not self._fetched or self._fetched[-1][0] != missing:
             self._fetched.append((missing, []))
-        self._fetched[-1][1].extend(EpochStart(LeaderEpoch(one.leader_epoch), Offset(one.base_offset)) for one in taken)
+        ranges = self._fetched[-1][1]
+        for one in taken:
+            if ranges and ranges[-1].epoch == one.leader_epoch:
+                ranges[-1] = ranges[-1]._replace(end=Offset(one.end))
+            else:
+                ranges.append(EpochRange(LeaderEpoch(one.leader_epoch), Offset(one.base_offset), Offset(one.end)))
         if not taken:
             self._due = missing.end
             return

@@ -1,6 +1,9 @@
 """The leader epochs of a log, and the end offset of an epoch, to which a follower truncates (KIP-101, KIP-279)."""
 
-from cordwood.storage.epochs import LeaderEpochs
+import pytest
+
+from cordwood.storage.epochs import EpochRange, LeaderEpochs
+from cordwood.storage.types import LeaderEpoch, Offset
 
 
 def epochs(*starts: tuple[int, int]) -> LeaderEpochs:
@@ -39,6 +42,33 @@ def test_a_moved_start_of_the_first_epoch_is_written() -> None:
     content = of.unwritten()
     assert content is not None
     assert starts(LeaderEpochs.decode(content)) == [(1, 7), (4, 10)]
+
+
+REFETCHED = {
+    "without gaps": ((0, 2, 6), (4, 6, 12)),
+    "with a gap where epoch 4 begins": ((0, 2, 4), (4, 9, 12)),
+    "with a gap before the end": ((0, 2, 4),),
+    "of none of the known epochs": ((1, 2, 3), (2, 3, 12)),
+    "none": (),
+}
+
+
+@pytest.mark.parametrize(
+    ("found", "expected"),
+    [
+        ("without gaps", [(0, 0), (4, 6), (7, 20)]),
+        ("with a gap where epoch 4 begins", [(0, 0), (3, 4), (4, 5), (7, 20)]),
+        ("with a gap before the end", [(0, 0), (3, 4), (4, 5), (7, 20)]),
+        ("of none of the known epochs", [(0, 0), (1, 2), (2, 3), (4, 12), (7, 20)]),
+        ("none", [(0, 0), (3, 4), (4, 5), (7, 20)]),
+    ],
+)
+def test_refetched_batches_tell_their_epochs_and_a_gap_tells_none(found: str, expected: list[tuple[int, int]]) -> None:
+    of = epochs((0, 0), (3, 4), (4, 5), (7, 20))
+    of.correct(
+        2, 12, [EpochRange(LeaderEpoch(epoch), Offset(base), Offset(end)) for epoch, base, end in REFETCHED[found]]
+    )
+    assert starts(of) == expected
 
 
 def test_entries_are_unwritten_until_the_file_has_them_all() -> None:
