@@ -24,7 +24,7 @@ class ArchiveView(Protocol):
     """The archive of all partitions."""
 
     def ahead_of(self, partition: "Partition") -> ArchivedRange | None:
-        """Return the archived range if a log lacks records of it, or may have others there; otherwise None."""
+        """Return the archived range if a log lacks records or epochs of it, or may have others; otherwise None."""
         ...
 
     def end_of(self, partition: "Partition") -> int | None:

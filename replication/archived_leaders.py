@@ -71,7 +71,7 @@ class ArchivedLeaders:
             run_blocking = partition.directory.run_blocking
             if log.log_end >= end and not await run_blocking(differs, log, before.epochs, end):
                 if _is_awaited(partition, leader_epoch):
-                    log.replace_epochs(_joined(before.epochs, log.epochs, end))
+                    log.restore_epochs(before.epochs, end)
             else:
                 while partition.is_checkpoint_locked:
                     await asyncio.sleep(LOCKED_POLL_S)
@@ -113,16 +113,6 @@ def _header_at(log: Log, offset: int) -> BatchHeader | None:
     """Return the header of the batch with `offset`, or of the first one after a gap there."""
     found = log.slice(offset, 1, log.log_end)
     return None if found is None else peek(found.next_piece())
-
-
-def _joined(archived: LeaderEpochs, own: LeaderEpochs, end: int) -> LeaderEpochs:
-    """Return the epochs of the archive up to `end`, and those of the log from there on."""
-    joined = LeaderEpochs(tuple(archived))
-    for start in own:
-        if start.offset >= end:
-            joined.assign(start.epoch, start.offset)
-    joined.must_be_rewritten()
-    return joined
 
 
 def _is_awaited(partition: "Partition", leader_epoch: int) -> bool:

@@ -62,10 +62,11 @@ def is_deleted(log: Log, damage: DamagedLog) -> bool:
 async def rewrite(partition: Partition, path: str, checkpoints: Checkpoints) -> None:
     """Rewrite a file beside the segments: an index, a checkpoint, or the log's entry in the flushed-offsets file.
 
-    Raises OutOfResources, DamagedLog, DiskFailed.
+    Raises OutOfResources, DamagedLog, DiskFailed; ArchiveUnavailable if the archive has what is lost.
     """
     segment = scrub.segment_with(partition.log, path)
     if segment is None and path != partition.directory.flushed_offsets.file.path:
+        await _restore_archived_epochs(partition)
         partition.log.epochs.must_be_rewritten()
         await checkpoints.write(partition)
         return
@@ -83,6 +84,16 @@ async def rewrite(partition: Partition, path: str, checkpoints: Checkpoints) -> 
             write_index_again(segment)
     except OSError as error:
         raise partition.directory.write_failed(error) from error
+
+
+async def _restore_archived_epochs(partition: Partition) -> None:
+    """Take lost leader epochs of records that only the archive has from there. Raises as `rewrite`."""
+    log, archive = partition.log, partition.context.archive
+    if log.lacks_archived_epochs:
+        start, end = max(archive.first_kept(partition), log.log_start), log.local_start
+        before = await archive.beginning(partition, start, end)
+        if log.lacks_archived_epochs:
+            log.restore_epochs(before.epochs, end)
 
 
 async def _rebuild_aborted(partition: Partition, segment: Segment) -> None:

@@ -77,6 +77,11 @@ class Log:
         """Whether the batches that were appended last have gaps between their offsets."""
         self.pinned = NOT_PINNED
         self.epochs, self.producers = LeaderEpochs(), Producers()
+        self.lacks_archived_epochs = False
+        """Whether the leader epochs below the local start are lost: the archive has them.
+
+        Until `restore_epochs` the damaged file stays, so that a restart knows this, too.
+        """
         self.damage: list[DamagedLog] = []
         self.unseen: Unseen | None = None
         self.must_roll = False
@@ -319,14 +324,13 @@ class Log:
         self.log_end = self.flushed_end = self.recovery_point = offset
         self._covered_end = min(self._covered_end, offset)
         self.has_unsynced_truncation, self._covers_truncation = True, False
-        self.damage, self.unseen = [], None
+        self.damage, self.unseen, self.lacks_archived_epochs = [], None, False
         self.clean_end = self.listed_end = 0
 
-    def replace_epochs(self, epochs: LeaderEpochs) -> None:
-        """Continue with these leader epochs, which are those of all batches here."""
-        self.epochs = epochs
-        for segment in self.segments:
-            segment.epochs = epochs
+    def restore_epochs(self, known: LeaderEpochs, end: int) -> None:
+        """Take the leader epochs of the records below `end`, as the archive knows them."""
+        self._replace_epochs(self.epochs.after(known, end))
+        self.lacks_archived_epochs = False
 
     def raise_log_start(self, offset: int) -> None:
         """Raise the log start offset (DeleteRecords, retention). Durable with the next checkpoint.
@@ -337,6 +341,7 @@ class Log:
             raise OffsetOutOfRange(f"offset {offset} is not within {self.log_start} to {self.log_end}")
         self.log_start = offset
         self.epochs.truncate_start(offset)
+        self.lacks_archived_epochs &= offset < self.local_start
 
     def drop(self, high_watermark: int, now_ms: int, archived_end: int | None = None) -> list[Segment]:
         """Remove and return the segments that retention deletes. The caller deletes their files, off the event loop.
@@ -388,7 +393,8 @@ class Log:
             if segment.end_offset > self.listed_end or segment is self.segments[-1]:
                 segment.save_index()
         self.uncheckpointed_bytes = 0
-        return state_as_of(self, self.flushed_end, self.epochs.unwritten())
+        epochs = None if self.lacks_archived_epochs else self.epochs.unwritten()
+        return state_as_of(self, self.flushed_end, epochs)
 
     def checkpoint_written(self, state: LogState) -> None:
         """Record that the checkpoint of `state` is on disk: recovery will begin at its recovery point."""
@@ -415,7 +421,7 @@ class Log:
     def moved(self, directory: str, segments: list[Segment], unsynced: UnsyncedEntries) -> None:
         """Continue in another directory, with copies of the same segments there (`log_copy.py`)."""
         self.directory, self.segments, self._unsynced = directory, segments, unsynced
-        self.replace_epochs(self.epochs)
+        self._replace_epochs(self.epochs)
         self._positions.clear()
 
     def close(self) -> None:
@@ -442,6 +448,11 @@ class Log:
         for segment in self.segments:
             segment.release()
         self._unsynced.clear()
+
+    def _replace_epochs(self, epochs: LeaderEpochs) -> None:
+        self.epochs = epochs
+        for segment in self.segments:
+            segment.epochs = epochs
 
     def _segment_for(self, size: int, max_timestamp: int, end: int) -> Segment:
         if self.has_unsynced_truncation:

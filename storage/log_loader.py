@@ -6,11 +6,13 @@ never flushed. Damage is kept and skipped: its offsets are never given to other 
 """
 
 from collections.abc import Sequence
+from contextlib import suppress
 from itertools import zip_longest
 
 from cordwood.storage.batch import TRANSACTIONAL, BatchHeader, peek
 from cordwood.storage.config import LogConfig
 from cordwood.storage.disk import Disk, read_around, sync_directory
+from cordwood.storage.epochs import LeaderEpochs
 from cordwood.storage.errors import CorruptBatch, DamagedLog, ForeignSegment, LostTail
 from cordwood.storage.flushed_offsets import FlushedOffset
 from cordwood.storage.generations import counting
@@ -61,22 +63,39 @@ def _recover(log: Log, mark: FlushedOffset | None, now_ms: int) -> None:
     log.log_start, log.recovery_point = recovered.log_start, recovered.recovery_point
     log.producers, log.epochs, log.clean_end = recovered.producers, recovered.epochs, recovered.clean_end
     log.unseen = recovered.unseen
-    # Epochs that begin above the recovery point may have been lost; the replay finds them again if they were not.
-    log.epochs.truncate_end(log.recovery_point)
+    names = log.disk.list_directory(log.directory)
+    files = files_of(names)
+    # Archive rule 2: archived records must not be taken for deleted ones. The next leader raises the log start offset
+    # to where the archive begins.
+    is_start_unknown = log.config.is_archived and recovered.is_lost
+    # Epochs that begin above the recovery point may have been lost; the replay finds them again if they were not. It
+    # finds none of those that only the archive has.
+    log.epochs.truncate_end(files[0].base_offset if files and is_start_unknown else log.recovery_point)
     if recovered.local_start <= log.log_start and any(log.epochs):
         # A crash may have interrupted a checkpoint with a higher log start offset, after its epochs: they begin there
         # already.
         log.log_start = max(log.log_start, recovered.epochs_start)
     log.damage.extend(recovered.damage)
     opening = _Opening(log, mark, now_ms, recovered.active, recovered.flushed_end)
-    # Archive rule 2: archived records must not be taken for deleted ones. The next leader raises the log start offset
-    # to where the archive begins.
-    opening.is_start_unknown, opening.is_lost = log.config.is_archived and recovered.is_lost, recovered.is_lost
-    names = log.disk.list_directory(log.directory)
+    opening.is_start_unknown, opening.is_lost = is_start_unknown, recovered.is_lost
     for stray in strays_of(names):
         log.disk.remove(f"{log.directory}/{stray}")
-    opening.run(files_of(names), recovered.segments, max(log.log_start, recovered.local_start))
+    opening.run(files, recovered.segments, max(log.log_start, recovered.local_start))
+    if log.log_start < log.local_start and not recovered.has_epochs:
+        _find_epochs(log, recovered.recovery_point)
+        log.lacks_archived_epochs = True
     look_again(log)
+
+
+def _find_epochs(log: Log, end: int) -> None:
+    """Find the leader epochs of the batches here below `end`. Damage to a batch is reported when it is read."""
+    found = LeaderEpochs()
+    for segment in log.segments:
+        with suppress(DamagedLog):
+            for _, header in segment.headers(0, segment.size):
+                if header.base_offset < end:
+                    found.assign(header.leader_epoch, header.base_offset)
+    log.restore_epochs(found, end)
 
 
 def _remove(log: Log, file: SegmentFile) -> None:

@@ -115,6 +115,8 @@ class Recovered(NamedTuple):
     """Whether `recovery` is damaged, so that its content is unknown."""
     epochs_start: int = 0
     """Log start offset of the checkpoint that wrote the epochs, which may be a later one."""
+    has_epochs: bool = False
+    """Whether the epochs are those of `leader-epochs`, which is sound."""
     flushed_end: int = 0
     """The recovery point of the checkpoint, also if all batches have to be read: those below it were on disk."""
     unseen: Unseen | None = None
@@ -139,7 +141,8 @@ def state_after_truncation(log: "Log", end: int, again: Producers | None) -> Log
     rows = (index.replacement(end),) if index.listed_count and end > index.base_offset else ()
     producers = Producers.decode(log.producers.snapshot(log.log_end).encode())
     producers.truncate_end(end, again)
-    state = LogState(min(log.log_start, end), end, producers.snapshot(end), log.epochs.encode(), _sealed(log, end))
+    epochs = None if log.lacks_archived_epochs else log.epochs.encode()
+    state = LogState(min(log.log_start, end), end, producers.snapshot(end), epochs, _sealed(log, end))
     starts = min(log.local_start, end), min(log.clean_end, end)
     state = state._replace(active=_active(log, end), aborted=rows, new_names=log.replaced.new_names)
     return state._replace(local_start=starts[0], clean_end=starts[1], unseen=log.unseen and log.unseen.below(end))
@@ -197,8 +200,11 @@ def load(disk: Disk, directory: str) -> Recovered:
         # been checkpointed: the epochs of its last checkpoint begin at its log start offset. A log that never was
         # begins at 0.
         is_lost = any(damaged.path.endswith(RECOVERY_FILE) for damaged in damage)
-        start = (start_of(epochs.payload) if epochs is not None else None) or 0
-        return Recovered(start, 0, Producers(), LeaderEpochs(), damage, None if is_lost else (), is_lost=is_lost)
+        unread = Recovered(0, 0, Producers(), LeaderEpochs(), damage, None if is_lost else (), is_lost=is_lost)
+        if epochs is None:
+            return unread
+        start = start_of(epochs.payload) or 0
+        return unread._replace(log_start=start, epochs=LeaderEpochs.decode(epochs.payload), has_epochs=True)
     log_start, recovery_point = HEAD.unpack_from(recovery.payload)
     rest, segments, active = recovery.payload[HEAD.size :], None, None
     has_transactions = recovery.version >= WITH_TRANSACTIONS
@@ -211,15 +217,19 @@ def load(disk: Disk, directory: str) -> Recovered:
         (local_start, clean_end), rest = _ENDS.unpack_from(rest), rest[_ENDS.size :]
     if recovery.version >= WITH_UNSEEN:
         unseen, rest = Unseen._make(_UNSEEN.unpack_from(rest)), rest[_UNSEEN.size :]
-    if epochs is None:
+    if epochs is None and local_start <= log_start:
         # Likewise. All segments are read, but the log start offset is known.
         listed: Manifest | None = None if segments is None else ()
         unread = Recovered(log_start, 0, Producers(), LeaderEpochs(), damage, listed, local_start=local_start)
         return unread._replace(flushed_end=recovery_point)
-    decoded = LeaderEpochs.decode(epochs.payload)
+    decoded = LeaderEpochs() if epochs is None else LeaderEpochs.decode(epochs.payload)
     producers = Producers.decode(rest, has_transactions=has_transactions)
     known = Recovered(log_start, recovery_point, producers, decoded, damage, segments, active, local_start, clean_end)
-    return known._replace(epochs_start=start_of(epochs.payload) or 0, flushed_end=recovery_point, unseen=unseen)
+    known = known._replace(flushed_end=recovery_point, unseen=unseen)
+    if epochs is None:
+        # Only the checkpoint has the producers of the batches that only the archive has.
+        return known
+    return known._replace(epochs_start=start_of(epochs.payload) or 0, has_epochs=True)
 
 
 def _sync_names(disk: Disk, directory: str, state: LogState) -> None:

@@ -14,11 +14,12 @@ from cordwood.storage.epochs import EpochStart
 
 
 def ahead_of(partition: Partition, archive: PartitionArchive | None) -> ArchivedRange | None:
-    """Return the archived range if the log lacks records of it, or may have others there; otherwise None."""
+    """Return the archived range if the log lacks records or epochs of it, or may have others there; otherwise None."""
     if archive is None or archive.start is None or archive.end is None:
         return None
     log = partition.log
-    if log.log_end >= archive.end and lineage_end(archive.segments, tuple(log.epochs), log.log_end) == NO_LIMIT:
+    is_whole = log.log_end >= archive.end and not log.lacks_archived_epochs
+    if is_whole and lineage_end(archive.segments, tuple(log.epochs), log.log_end) == NO_LIMIT:
         return None
     return ArchivedRange(archive.start, archive.end)
 

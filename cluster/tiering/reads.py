@@ -112,7 +112,7 @@ class ArchiveReads:
         await self._tasks.close()
 
     def ahead_of(self, partition: Partition) -> ArchivedRange | None:
-        """Return what is archived if a log lacks records of it, or may have others there; otherwise None."""
+        """Return what is archived if a log lacks records or epochs of it, or may have others there; otherwise None."""
         return ahead_of(partition, self._archive_of(partition))
 
     def end_of(self, partition: Partition) -> int | None:

@@ -3,6 +3,7 @@
 import asyncio
 from dataclasses import replace
 
+import pytest
 from archive_fixture import ArchiveFixture
 from archived_replicas import COUNT, filled, flush
 from peer_fixture import FOLLOWER, FollowerFixture, LeaderFixture
@@ -11,16 +12,28 @@ from replica_fixture import ME, TOPIC_ID
 from virtual_time import run
 
 from cordwood.replication import frames
-from cordwood.replication.archive_view import ArchiveView, NoArchive
+from cordwood.replication.archive_view import ArchiveUnavailable, ArchiveView, NoArchive
 from cordwood.replication.assignment import Assignment
+from cordwood.replication.checkpoints import Checkpoints
 from cordwood.replication.frames import FollowRequest, PushKind, PushRow
+from cordwood.replication.log_repair import rewrite
 from cordwood.replication.partition import Partition, TopicIdPartition
+from cordwood.replication.tasks import Tasks
 from cordwood.storage.batch import headers, split
+from cordwood.storage.state import EPOCHS_FILE
 
 
 def with_archive(broker: FollowerFixture, archive: ArchiveView) -> FollowerFixture:
     broker.replicas._context = replace(broker.replicas._context, archive=archive)
     return broker
+
+
+async def archived_leader(archive: ArchiveFixture) -> LeaderFixture:
+    """Return a leader of whose log only the archive has the first records."""
+    leader = await filled()
+    archive.archive(leader.partition())
+    assert archive.drop_local(leader.partition()) > 2
+    return leader
 
 
 def answers(leader: LeaderFixture, asked: FollowRequest) -> list[tuple[PushRow, bytes]]:
@@ -47,6 +60,14 @@ async def replicate(leader: LeaderFixture, follower: FollowerFixture) -> list[Pu
     raise AssertionError(seen)
 
 
+def restarted(follower: FollowerFixture, archive: ArchiveView) -> Partition:
+    """Return the follower's replica after a power cut and a restart."""
+    follower.disk.power_cut(keep=0)
+    follower._open_directories()
+    with_archive(follower, archive).replicas.open(TopicIdPartition("t", 0, TOPIC_ID), follower.config, NOW_MS)
+    return follower.partition()
+
+
 def same(follower: Partition, leader: Partition) -> None:
     """Check that a follower knows of the archived records what its leader knows."""
     ours, theirs = follower.log, leader.log
@@ -64,10 +85,8 @@ def same(follower: Partition, leader: Partition) -> None:
 def test_an_empty_disk_begins_at_the_leaders_local_start() -> None:
     async def scenario() -> None:
         archive = ArchiveFixture()
-        leader = await filled()
+        leader = await archived_leader(archive)
         partition = leader.partition()
-        archive.archive(partition)
-        assert archive.drop_local(partition) > 2
         follower = with_archive(FollowerFixture(), archive.reads)
         follower.config = partition.log.config
         replica = follower.follow(0)
@@ -76,12 +95,7 @@ def test_an_empty_disk_begins_at_the_leaders_local_start() -> None:
         assert seen[0][1:4] == (PushKind.TOO_OLD, local_start, local_start)
         same(replica, partition)
         replica.close()
-        follower.disk.power_cut(keep=0)
-        follower._open_directories()
-        follower.replicas.open(TopicIdPartition("t", 0, TOPIC_ID), partition.log.config, NOW_MS)
-        reopened = follower.replicas.get("t", 0)
-        assert reopened is not None
-        same(reopened, partition)
+        same(restarted(follower, archive.reads), partition)
 
     run(scenario())
 
@@ -132,10 +146,8 @@ def test_a_follower_with_an_older_log_begins_again() -> None:
 def test_a_follower_waits_until_it_knows_what_is_archived() -> None:
     async def scenario() -> None:
         archive, unknown = ArchiveFixture(), ArchiveFixture()
-        leader = await filled()
+        leader = await archived_leader(archive)
         partition = leader.partition()
-        archive.archive(partition)
-        archive.drop_local(partition)
         follower = with_archive(FollowerFixture(), unknown.reads)
         follower.config = partition.log.config
         replica = follower.follow(0)
@@ -171,5 +183,32 @@ def test_a_new_leader_begins_where_the_archive_does() -> None:
                 epoch = partition.leader_epoch + 1
                 partition.assigned(Assignment(ME, epoch, epoch, (ME, FOLLOWER), frozenset({ME}), 1))
                 assert partition.log.log_start == expected
+
+    run(scenario())
+
+
+def test_a_damaged_file_of_leader_epochs_is_written_again_with_what_the_archive_has() -> None:
+    async def scenario() -> None:
+        archive, unknown = ArchiveFixture(), ArchiveFixture()
+        leader = await archived_leader(archive)
+        partition = leader.partition()
+        follower = with_archive(FollowerFixture(), archive.reads)
+        follower.config = partition.log.config
+        replica = follower.follow(0)
+        await replicate(leader, follower)
+        path = f"{replica.log.directory}/{EPOCHS_FILE}"
+        replica.close()
+        follower.disk.flip(path, 20, 0)
+        replica = restarted(follower, unknown.reads)
+        assert list(replica.log.epochs) != list(partition.log.epochs)
+        with pytest.raises(ArchiveUnavailable):
+            await rewrite(replica, path, Checkpoints(follower.replicas.directories, Tasks()))
+        replica = restarted(follower, archive.reads)
+        assert [damage.path for damage in replica.log.damage] == [path]
+        await rewrite(replica, path, Checkpoints(follower.replicas.directories, Tasks()))
+        same(replica, partition)
+        replica = restarted(follower, unknown.reads)
+        same(replica, partition)
+        assert replica.log.damage == []
 
     run(scenario())

@@ -202,6 +202,24 @@ def test_epochs_that_only_seem_to_differ_cost_no_record() -> None:
     run(scenario())
 
 
+def test_a_leader_whose_epochs_are_lost_leads_once_the_archive_has_told_them() -> None:
+    async def scenario() -> None:
+        cluster = await Cluster().begin()
+        await cluster.replicate_below(cluster.former.partition().log.log_end)
+        log, known = cluster.replica.log, list(cluster.replica.log.epochs)
+        log.epochs, log.lacks_archived_epochs = LeaderEpochs(), True
+        cluster.archive.store.is_down = True
+        await cluster.elect()
+        assert not cluster.replica.is_leader
+        cluster.archive.store.is_down = False
+        await asyncio.sleep(30)
+        await flush(cluster.follower)
+        assert cluster.replica.is_leader
+        assert (list(log.epochs), log.lacks_archived_epochs) == (known, False)
+
+    run(scenario())
+
+
 def test_a_follower_of_such_a_leader_keeps_what_is_archived_and_loses_the_rest() -> None:
     async def scenario() -> None:
         cluster = await Cluster().begin()

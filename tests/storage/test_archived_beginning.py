@@ -123,7 +123,52 @@ def test_without_its_epochs_the_log_still_begins_in_the_archive(log: LogFixture)
         assert log.values(local) == VALUES[local:]
         log.log.epochs.must_be_rewritten()
         log.checkpoint().reopen()
-    assert log.damage == []
+    assert [damage.path for damage in log.damage] == [f"{DIRECTORY}/leader-epochs"]
+
+
+EPOCHS = [EpochStart(LeaderEpoch(epoch), Offset(offset)) for epoch, offset in ((0, 0), (2, 9), (5, 18))]
+
+
+@pytest.fixture
+def in_epochs() -> LogFixture:
+    """Return a log of which only the archive has the first of three leader epochs, and a part of the second."""
+    log = LogFixture(ARCHIVED)
+    for (epoch, start), end in zip(EPOCHS, (9, 18, len(VALUES)), strict=True):
+        log.leader_epoch = epoch
+        log.append(*VALUES[start:end])
+    drop(log.flush(), next(base for base in log.bases if base > 9))
+    assert 9 < log.log.local_start < 18
+    return log
+
+
+def test_leader_epochs_that_only_the_archive_has_stay_lost_until_it_is_asked(in_epochs: LogFixture) -> None:
+    log = in_epochs
+    damage_file(log, "leader-epochs")
+    for _ in range(2):
+        assert log.log.lacks_archived_epochs
+        assert list(log.log.epochs) == [(2, log.log.local_start), EPOCHS[2]]
+        log.checkpoint().reopen()
+    log.log.restore_epochs(LeaderEpochs(tuple(EPOCHS[:2])), log.log.local_start)
+    assert list(log.log.epochs) == EPOCHS
+    log.checkpoint().reopen()
+    assert (list(log.log.epochs), log.damage, log.log.lacks_archived_epochs) == (EPOCHS, [], False)
+
+
+def test_a_log_without_its_recovery_checkpoint_knows_the_leader_epochs_that_only_the_archive_has(
+    in_epochs: LogFixture,
+) -> None:
+    damage_file(in_epochs, "recovery")
+    assert (list(in_epochs.log.epochs), in_epochs.log.lacks_archived_epochs) == (EPOCHS, False)
+
+
+def test_lost_leader_epochs_are_not_awaited_once_their_records_are_deleted(in_epochs: LogFixture) -> None:
+    log = in_epochs
+    damage_file(log, "leader-epochs")
+    log.delete_records(log.log.local_start - 1)
+    assert log.log.lacks_archived_epochs
+    log.delete_records(log.log.local_start)
+    assert not log.log.lacks_archived_epochs
+    assert log.checkpoint().reopen().damage == []
 
 
 def test_a_lost_log_start_is_not_taken_for_a_deletion_of_what_is_archived(log: LogFixture) -> None:

@@ -509,8 +509,8 @@ MUTANTS = (
     Mutant(
         "uncheckpointed-bytes-add-up",
         "storage/log.py",
-        "        self.uncheckpointed_bytes = 0\n        return state_as_of",
-        "        return state_as_of",
+        "        self.uncheckpointed_bytes = 0\n        epochs = None if",
+        "        epochs = None if",
         "A log is checkpointed for the bytes since its last checkpoint.",
         "A busy log is checkpointed at every look.",
         Scenario.LOGS,

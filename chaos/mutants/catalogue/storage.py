@@ -234,7 +234,7 @@ MUTANTS = (
     Mutant(
         "the-log-start-is-lost-with-its-checkpoint",
         "storage/state.py",
-        "        start = (start_of(epochs.payload) if epochs is not None else None) or 0\n",
+        "        start = start_of(epochs.payload) or 0\n",
         "        start = 0\n",
         "Without `recovery` the log start offset is that of `leader-epochs`.",
         "Deleted records come back, or count as lost: the replica leaves the ISR and is replicated from its start.",
@@ -415,6 +415,15 @@ MUTANTS = (
         "            pass\n",
         "A log has the leader epochs of the batches that it has refetched (rule 2).",
         "A leader answers with a wrong end of an epoch, and a follower truncates too much or too little.",
+        Scenario.LOGS,
+    ),
+    Mutant(
+        "epochs-do-not-begin-in-gaps",
+        "storage/epochs.py",
+        "            in_gap = [entry for entry in known if gap <= entry.offset < some.start]\n",
+        "            in_gap: list[EpochStart] = []\n",
+        "An epoch may begin in a gap between refetched batches of a compacted log.",
+        "A leader takes the archive of its own records for another log's, and archives nothing more.",
         Scenario.LOGS,
     ),
     Mutant(
