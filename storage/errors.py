@@ -86,6 +86,10 @@ class DamagedLog(StorageError):
         self.path, self.position, self.what = path, position, what
 
 
+class MissingEpochs(DamagedLog):
+    """Leader epochs of archived records that are missing: a crash kept their file from the disk."""
+
+
 class LostTail(DamagedLog):
     """Loss of all records from `offset` on: their offsets were in use, and nothing else is known of them."""
 

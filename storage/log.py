@@ -330,6 +330,7 @@ class Log:
     def restore_epochs(self, known: LeaderEpochs, end: int) -> None:
         """Take the leader epochs of the records below `end`, as the archive knows them."""
         self._replace_epochs(self.epochs.after(known, end))
+        self.epochs.truncate_start(self.log_start)
         self.lacks_archived_epochs = False
 
     def raise_log_start(self, offset: int) -> None:

@@ -120,8 +120,7 @@ class LogCopy:
         wanted = [_all_of(segment) for segment in log.segments]
         if not with_state:
             return Goal(wanted)
-        epochs = None if log.lacks_archived_epochs else log.epochs.encode()
-        state = state_as_of(log, log.flushed_end, epochs)
+        state = state_as_of(log, log.flushed_end, log.epochs.encode())
         # The copies of closed segments are synced with their indexes and names.
         state = state._replace(aborted=(), new_names=(), new_indexes=())
         if not log.segments:
@@ -185,7 +184,7 @@ class LogCopy:
     def may_take_over(self, goal: Goal, bytes_max: int) -> bool:
         """Return whether the copy of the goal is up to date, but for `bytes_max` bytes at the end of the log."""
         log = self._log
-        is_idle = not (log.is_flushing or log.has_unsynced_truncation or log.lacks_archived_epochs)
+        is_idle = not log.is_flushing and not log.has_unsynced_truncation
         return is_idle and self.is_current(goal) and self.missing_bytes <= bytes_max
 
     def take_over(self, goal: Goal, destination: str) -> list[Segment]:

@@ -5,15 +5,16 @@ checked. The first incomplete batch is either a torn write or damage. A torn wri
 never flushed. Damage is kept and skipped: its offsets are never given to other records (disk rule 4).
 """
 
-from collections.abc import Sequence
+from bisect import bisect_left
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from itertools import zip_longest
+from itertools import chain, zip_longest
 
 from cordwood.storage.batch import TRANSACTIONAL, BatchHeader, peek
 from cordwood.storage.config import LogConfig
 from cordwood.storage.disk import Disk, read_around, sync_directory
 from cordwood.storage.epochs import LeaderEpochs
-from cordwood.storage.errors import CorruptBatch, DamagedLog, ForeignSegment, LostTail
+from cordwood.storage.errors import CorruptBatch, DamagedLog, ForeignSegment, LostTail, MissingEpochs
 from cordwood.storage.flushed_offsets import FlushedOffset
 from cordwood.storage.generations import counting
 from cordwood.storage.log import Log
@@ -22,7 +23,7 @@ from cordwood.storage.open_segments import OpenSegments
 from cordwood.storage.recovery import Tear, has_hole, is_blank, must_follow, must_not_fall_back, scan, step_over
 from cordwood.storage.segment import Segment
 from cordwood.storage.segment_files import SegmentFile, files_of, loss_of, segment_path, strays_of
-from cordwood.storage.state import ActiveSegment, Unseen, load
+from cordwood.storage.state import EPOCHS_FILE, ActiveSegment, Unseen, load
 from cordwood.storage.transaction_log import marker_of, record, restore_aborted
 from cordwood.storage.types import NO_EPOCH
 from cordwood.storage.unseen_batches import look_again
@@ -64,13 +65,16 @@ def _recover(log: Log, mark: FlushedOffset | None, now_ms: int) -> None:
     log.producers, log.epochs, log.clean_end = recovered.producers, recovered.epochs, recovered.clean_end
     log.unseen = recovered.unseen
     names = log.disk.list_directory(log.directory)
-    files = files_of(names)
+    files = _without_former(log, files_of(names), recovered.local_start)
     # Archive rule 2: archived records must not be taken for deleted ones. The next leader raises the log start offset
     # to where the archive begins.
     is_start_unknown = log.config.is_archived and recovered.is_lost
     # Epochs that begin above the recovery point may have been lost; the replay finds them again if they were not. It
     # finds none of those that only the archive has.
-    log.epochs.truncate_end(files[0].base_offset if files and is_start_unknown else log.recovery_point)
+    if not is_start_unknown:
+        log.epochs.truncate_end(log.recovery_point)
+    elif files:
+        log.epochs.truncate_end(files[0].base_offset)
     if recovered.local_start <= log.log_start and any(log.epochs):
         # A crash may have interrupted a checkpoint with a higher log start offset, after its epochs: they begin there
         # already.
@@ -81,21 +85,54 @@ def _recover(log: Log, mark: FlushedOffset | None, now_ms: int) -> None:
     for stray in strays_of(names):
         log.disk.remove(f"{log.directory}/{stray}")
     opening.run(files, recovered.segments, max(log.log_start, recovered.local_start))
+    if is_start_unknown:
+        log.epochs.truncate_end(log.log_end)
     if log.log_start < log.local_start and not recovered.has_epochs:
-        _find_epochs(log, recovered.recovery_point)
-        log.lacks_archived_epochs = True
+        _note_lost_epochs(log, recovered.recovery_point)
     look_again(log)
+
+
+def _without_former(log: Log, files: list[SegmentFile], local_start: int) -> list[SegmentFile]:
+    """Return the segment files without those of before the log began at `local_start`, after the archive.
+
+    Those are left over from retention, or from a log that began anew, and are removed.
+    """
+    first = bisect_left(files, local_start, key=lambda file: file.base_offset) if log.log_start < local_start else 0
+    for file in files[:first]:
+        _remove(log, file)
+    return files[first:]
+
+
+def _note_lost_epochs(log: Log, recovery_point: int) -> None:
+    """Note that leader epochs of archived records are lost, with those of the batches here below `recovery_point`."""
+    _find_epochs(log, recovery_point)
+    log.lacks_archived_epochs = True
+    if not any(damage.path.endswith(EPOCHS_FILE) for damage in log.damage):
+        log.damage.append(MissingEpochs(f"{log.directory}/{EPOCHS_FILE}", 0, "the file is missing"))
 
 
 def _find_epochs(log: Log, end: int) -> None:
     """Find the leader epochs of the batches here below `end`. Damage to a batch is reported when it is read."""
     found = LeaderEpochs()
-    for segment in log.segments:
-        with suppress(DamagedLog):
-            for _, header in segment.headers(0, segment.size):
-                if header.base_offset < end:
-                    found.assign(header.leader_epoch, header.base_offset)
+    for header in chain.from_iterable(map(_sound_headers, log.segments)):
+        if header.base_offset < end:
+            found.assign(header.leader_epoch, header.base_offset)
     log.restore_epochs(found, end)
+
+
+def _sound_headers(segment: Segment) -> Iterator[BatchHeader]:
+    """Yield the headers of a segment's batches, without those of damaged intervals."""
+    start, is_read = 0, False
+    # The outer one: without an index nothing tells where damage ends.
+    with suppress(DamagedLog):
+        while not is_read:
+            try:
+                for position, header in segment.headers(start, segment.size):
+                    start = position + header.size
+                    yield header
+                is_read = True
+            except DamagedLog:
+                start = segment.piece_end(start, segment.size, 0)
 
 
 def _remove(log: Log, file: SegmentFile) -> None:
@@ -113,7 +150,7 @@ def _continue_after(log: Log, end: int) -> None:
     log.log_start = log.log_end = log.flushed_end = log.recovery_point = end
     if log.config.is_archived:
         # Archive rule 2: the archive may still have them.
-        log.log_start = 0
+        log.log_start, log.lacks_archived_epochs = 0, not any(log.epochs)
 
 
 def _move_aborted(former: Segment, lost: Segment) -> None:

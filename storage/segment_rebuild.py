@@ -141,6 +141,9 @@ class SegmentRebuild:
             self._fetched.append((missing, []))
         ranges = self._fetched[-1][1]
         for one in taken:
+            if not one.record_count:
+                # It stands for batches that the log cleaner has removed, of this epoch and perhaps of earlier ones.
+                continue
             if ranges and ranges[-1].epoch == one.leader_epoch:
                 ranges[-1] = ranges[-1]._replace(end=Offset(one.end))
             else:

@@ -18,7 +18,7 @@ from cordwood.chaos.sim.faults import Died
 from cordwood.replication.assignment import Assignment
 from cordwood.replication.log_maintenance import Intervals, LogMaintenance
 from cordwood.replication.partition import Partition, TopicIdPartition
-from cordwood.replication.replica_moves import ReplicaMoves
+from cordwood.replication.replica_moves import RETRY_S, ReplicaMoves
 from cordwood.replication.replicas import Replicas
 from cordwood.replication.syncers import OnSynced, sync_all
 from cordwood.replication.waiters import EndOfTickScheduler
@@ -289,6 +289,24 @@ def test_a_replica_moves_back_once_its_former_files_are_gone() -> None:
             await broker.settled()
             assert partition.directory is broker.directories[target]
         assert broker.values() == broker.acknowledged
+
+    run(scenario())
+
+
+def test_a_replica_that_lacks_leader_epochs_of_archived_records_moves_once_it_has_them() -> None:
+    async def scenario() -> None:
+        broker = MovingBroker(SimulatedDisk(random.Random(1)))
+        partition = broker.open()
+        await broker.load(30, "before")
+        partition.log.lacks_archived_epochs = True
+        with capture_logs() as logs:
+            broker.moves.move(partition, broker.directories[1])
+            await asyncio.sleep(3 * RETRY_S)
+        assert partition.directory is broker.directories[0]
+        assert 2 <= [line["event"] for line in logs].count("replica.not_moved") <= 4
+        partition.log.lacks_archived_epochs = False
+        await broker.settled()
+        assert partition.directory is broker.directories[1]
 
     run(scenario())
 

@@ -6,7 +6,7 @@ import pytest
 from log_fixture import DIRECTORY, SMALL, LogFixture
 
 from cordwood.storage.epochs import EpochStart, LeaderEpochs
-from cordwood.storage.errors import ForeignSegment, NotLocal, OffsetOutOfRange
+from cordwood.storage.errors import ForeignSegment, MissingEpochs, NotLocal, OffsetOutOfRange
 from cordwood.storage.scrub import verify, view_of
 from cordwood.storage.state import ArchivedBeginning, lower_checkpoint, state_of_new_log
 from cordwood.storage.types import LeaderEpoch, Offset
@@ -126,18 +126,18 @@ def test_without_its_epochs_the_log_still_begins_in_the_archive(log: LogFixture)
     assert [damage.path for damage in log.damage] == [f"{DIRECTORY}/leader-epochs"]
 
 
-EPOCHS = [EpochStart(LeaderEpoch(epoch), Offset(offset)) for epoch, offset in ((0, 0), (2, 9), (5, 18))]
+EPOCHS = [EpochStart(LeaderEpoch(epoch), Offset(offset)) for epoch, offset in ((0, 0), (2, 9), (5, 17))]
 
 
 @pytest.fixture
 def in_epochs() -> LogFixture:
     """Return a log of which only the archive has the first of three leader epochs, and a part of the second."""
     log = LogFixture(ARCHIVED)
-    for (epoch, start), end in zip(EPOCHS, (9, 18, len(VALUES)), strict=True):
+    for (epoch, start), end in zip(EPOCHS, (9, 17, len(VALUES)), strict=True):
         log.leader_epoch = epoch
         log.append(*VALUES[start:end])
     drop(log.flush(), next(base for base in log.bases if base > 9))
-    assert 9 < log.log.local_start < 18
+    assert 9 < log.log.local_start < 15
     return log
 
 
@@ -152,6 +152,58 @@ def test_leader_epochs_that_only_the_archive_has_stay_lost_until_it_is_asked(in_
     assert list(log.log.epochs) == EPOCHS
     log.checkpoint().reopen()
     assert (list(log.log.epochs), log.damage, log.log.lacks_archived_epochs) == (EPOCHS, [], False)
+
+
+def test_a_damaged_batch_hides_no_epoch_of_those_after_it(in_epochs: LogFixture) -> None:
+    segment = in_epochs.log.segment_of(15)
+    assert segment is in_epochs.log.segment_of(17)
+    in_epochs.checkpoint()
+    in_epochs.disk.flip(segment.path, 100, 0)
+    damage_file(in_epochs, "leader-epochs")
+    assert list(in_epochs.log.epochs) == [(2, in_epochs.log.local_start), EPOCHS[2]]
+
+
+def test_missing_epochs_of_archived_records_are_no_fault_of_the_disk(in_epochs: LogFixture) -> None:
+    in_epochs.disk.remove(f"{DIRECTORY}/leader-epochs")
+    in_epochs.kill().reopen()
+    assert [type(damage) for damage in in_epochs.damage] == [MissingEpochs]
+    assert in_epochs.log.lacks_archived_epochs
+
+
+def test_epochs_of_removed_records_do_not_pass_for_those_of_archived_ones(log: LogFixture) -> None:
+    log.checkpoint()
+    before = ArchivedBeginning(0, LeaderEpochs(tuple(EPOCHS)), log.log.producers)
+    log._note(0)
+    log.disk.faults.fail_next_write("leader-epochs")
+    with pytest.raises(OSError, match="leader-epochs"):
+        lower_checkpoint(log.disk, DIRECTORY, state_of_new_log(100, before))
+    log.kill().reopen()
+    assert (log.start, log.log.local_start, list(log.log.epochs)) == (0, 100, [])
+    assert log.log.lacks_archived_epochs
+
+
+def test_an_empty_log_without_its_recovery_checkpoint_knows_the_epochs_before_it(log: LogFixture) -> None:
+    before = ArchivedBeginning(0, LeaderEpochs(tuple(EPOCHS)), log.log.producers)
+    log._note(0)
+    lower_checkpoint(log.disk, DIRECTORY, state_of_new_log(100, before))
+    log.log.truncate_fully(100, before)
+    log._sync()
+    log._note(100)
+    log.disk.flip(f"{DIRECTORY}/recovery", 20, 0)
+    log.kill().reopen()
+    assert (log.start, log.end, list(log.log.epochs), log.log.lacks_archived_epochs) == (0, 100, EPOCHS, False)
+
+
+def test_a_log_without_any_files_lacks_the_epochs_of_archived_records(in_epochs: LogFixture) -> None:
+    in_epochs.close().disk.remove_tree(DIRECTORY)
+    assert in_epochs.reopen().log.lacks_archived_epochs
+
+
+def test_restored_epochs_begin_at_the_log_start(in_epochs: LogFixture) -> None:
+    damage_file(in_epochs, "leader-epochs")
+    in_epochs.delete_records(4)
+    in_epochs.log.restore_epochs(LeaderEpochs(tuple(EPOCHS[:2])), in_epochs.log.local_start)
+    assert list(in_epochs.log.epochs) == [(0, 4), *EPOCHS[1:]]
 
 
 def test_a_log_without_its_recovery_checkpoint_knows_the_leader_epochs_that_only_the_archive_has(

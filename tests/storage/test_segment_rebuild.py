@@ -6,6 +6,7 @@ from log_fixture import ROOT, LogFixture
 
 from cordwood.chaos.sim.faults import Died
 from cordwood.storage.batch import headers
+from cordwood.storage.compaction.run_writer import closing_batch
 from cordwood.storage.errors import CorruptBatch, DamagedLog
 from cordwood.storage.pins import NOT_PINNED, Pin
 from cordwood.storage.scrub import verify, view_of
@@ -159,6 +160,21 @@ def test_what_another_replica_has_compacted_fills_a_damaged_range(
     log.checkpoint().power_cut(keep=1.0).reopen()
     assert (log.damage, {record.offset for record in log.records()}) == ([], there)
     assert log.end == len(MANY)
+
+
+def test_a_batch_that_stands_for_removed_ones_tells_no_leader_epoch_of_theirs() -> None:
+    log = LogFixture(leader_epoch=4).configure(compacted=True).append(*MANY[:10])
+    log.leader_epoch = 5
+    log.append(*MANY[10:]).flush().checkpoint().disk.make_directories(STAGING)
+    at = log.log.segments.index(log.log.segment_of(10))
+    log.disk.lose(log.log.segments[at].path)
+    rebuild = rebuild_of(log, at)
+    for step in rebuild.steps():
+        if isinstance(step, Missing):
+            assert step.start < 10 < step.end
+            rebuild.fill(step, closing_batch(step.start, step.end, 5))
+    assert rebuild.replace_segment()
+    assert [tuple(start) for start in log.log.epochs] == [(4, 0), (5, 10)]
 
 
 @pytest.mark.parametrize("is_in_place", [False, True])

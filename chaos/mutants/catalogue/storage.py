@@ -418,6 +418,15 @@ MUTANTS = (
         Scenario.LOGS,
     ),
     Mutant(
+        "batches-without-records-tell-epochs",
+        "storage/segment_rebuild.py",
+        "            if not one.record_count:\n",
+        "            if False:\n",
+        "A batch that stands for removed records tells no leader epoch of theirs.",
+        "A leader takes the archive of its own records for another log's, and archives nothing more.",
+        Scenario.LOGS,
+    ),
+    Mutant(
         "epochs-do-not-begin-in-gaps",
         "storage/epochs.py",
         "            in_gap = [entry for entry in known if gap <= entry.offset < some.start]\n",
