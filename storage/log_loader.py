@@ -5,7 +5,6 @@ checked. The first incomplete batch is either a torn write or damage. A torn wri
 never flushed. Damage is kept and skipped: its offsets are never given to other records (disk rule 4).
 """
 
-from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from itertools import chain, zip_longest
@@ -30,6 +29,8 @@ from cordwood.storage.unseen_batches import look_again
 
 CLAIM_MAX = 1 << 24
 """Upper bound of records in a batch; a damaged header that claims more is ignored."""
+DAMAGED_INTERVALS_MAX = 100
+"""Damaged intervals after which the rest of a segment is not searched for leader epochs: each takes a read."""
 
 
 def open_log(
@@ -65,7 +66,7 @@ def _recover(log: Log, mark: FlushedOffset | None, now_ms: int) -> None:
     log.producers, log.epochs, log.clean_end = recovered.producers, recovered.epochs, recovered.clean_end
     log.unseen = recovered.unseen
     names = log.disk.list_directory(log.directory)
-    files = _without_former(log, files_of(names), recovered.local_start)
+    files = files_of(names)
     # Archive rule 2: archived records must not be taken for deleted ones. The next leader raises the log start offset
     # to where the archive begins.
     is_start_unknown = log.config.is_archived and recovered.is_lost
@@ -92,17 +93,6 @@ def _recover(log: Log, mark: FlushedOffset | None, now_ms: int) -> None:
     look_again(log)
 
 
-def _without_former(log: Log, files: list[SegmentFile], local_start: int) -> list[SegmentFile]:
-    """Return the segment files without those of before the log began at `local_start`, after the archive.
-
-    Those are left over from retention, or from a log that began anew, and are removed.
-    """
-    first = bisect_left(files, local_start, key=lambda file: file.base_offset) if log.log_start < local_start else 0
-    for file in files[:first]:
-        _remove(log, file)
-    return files[first:]
-
-
 def _note_lost_epochs(log: Log, recovery_point: int) -> None:
     """Note that leader epochs of archived records are lost, with those of the batches here below `recovery_point`."""
     _find_epochs(log, recovery_point)
@@ -122,15 +112,15 @@ def _find_epochs(log: Log, end: int) -> None:
 
 def _sound_headers(segment: Segment) -> Iterator[BatchHeader]:
     """Yield the headers of a segment's batches, without those of damaged intervals."""
-    start, is_read = 0, False
+    start = 0
     # The outer one: without an index nothing tells where damage ends.
     with suppress(DamagedLog):
-        while not is_read:
+        for _ in range(DAMAGED_INTERVALS_MAX):
             try:
                 for position, header in segment.headers(start, segment.size):
                     start = position + header.size
                     yield header
-                is_read = True
+                return
             except DamagedLog:
                 start = segment.piece_end(start, segment.size, 0)
 

@@ -174,9 +174,6 @@ def write_checkpoint(disk: Disk, directory: str, state: LogState) -> None:
 def lower_checkpoint(disk: Disk, directory: str, state: LogState) -> None:
     """Write the checkpoint of a truncation before it: a crash must not leave batches without their epochs."""
     _sync_names(disk, directory, state)
-    if state.log_start < state.local_start == state.recovery_point:
-        # No record stays here. Epochs of removed ones must not pass for those of archived ones.
-        _remove_epochs(disk, directory)
     # Epochs last: recovery finds those above the recovery point in the batches, if the batches are still there.
     _write_recovery(disk, directory, state)
     _write_epochs(disk, directory, state)
@@ -255,12 +252,6 @@ def _sync_indexes(disk: Disk, state: LogState) -> None:
 def _write_epochs(disk: Disk, directory: str, state: LogState) -> None:
     if state.epochs is not None:
         checkpoint.write(disk, f"{directory}/{EPOCHS_FILE}", from_log_start(state.epochs, state.log_start))
-
-
-def _remove_epochs(disk: Disk, directory: str) -> None:
-    if disk.exists(path := f"{directory}/{EPOCHS_FILE}"):
-        disk.remove(path)
-        sync_directory(disk, directory)
 
 
 def _write_recovery(disk: Disk, directory: str, state: LogState) -> None:

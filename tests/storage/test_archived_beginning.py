@@ -170,18 +170,6 @@ def test_missing_epochs_of_archived_records_are_no_fault_of_the_disk(in_epochs: 
     assert in_epochs.log.lacks_archived_epochs
 
 
-def test_epochs_of_removed_records_do_not_pass_for_those_of_archived_ones(log: LogFixture) -> None:
-    log.checkpoint()
-    before = ArchivedBeginning(0, LeaderEpochs(tuple(EPOCHS)), log.log.producers)
-    log._note(0)
-    log.disk.faults.fail_next_write("leader-epochs")
-    with pytest.raises(OSError, match="leader-epochs"):
-        lower_checkpoint(log.disk, DIRECTORY, state_of_new_log(100, before))
-    log.kill().reopen()
-    assert (log.start, log.log.local_start, list(log.log.epochs)) == (0, 100, [])
-    assert log.log.lacks_archived_epochs
-
-
 def test_an_empty_log_without_its_recovery_checkpoint_knows_the_epochs_before_it(log: LogFixture) -> None:
     before = ArchivedBeginning(0, LeaderEpochs(tuple(EPOCHS)), log.log.producers)
     log._note(0)
