@@ -193,7 +193,14 @@ def finish(truncation: Truncation, failure: Exception | None = None) -> bool:
                 return _truncate(truncation, failure)
             # The replica has another role by now, or retention came first: its log stays as it is.
             partition.note_flushed()
+            _take_back(partition)
     return False
+
+
+def _take_back(partition: "Partition") -> None:
+    """Let the next checkpoint write what a preparation has replaced on disk: the log does not have that state."""
+    partition.log.epochs.must_be_rewritten()
+    partition.directory.uncheckpointed[partition] = None
 
 
 def _truncate(truncation: Truncation, failure: Exception | None) -> bool:
@@ -223,6 +230,7 @@ def _truncate(truncation: Truncation, failure: Exception | None) -> bool:
 
 def _truncation_failed(partition: "Partition", error: Exception) -> bool:
     """Log an error of any kind. A retry is possible, unless the disk is broken."""
+    _take_back(partition)
     reason = partition.directory.write_failed(error) if isinstance(error, OSError | StorageError) else error
     _events.error("replica.not_cut", topic=partition.topic, partition=partition.index, reason=str(reason))
     return False

@@ -1,6 +1,7 @@
 """Truncation of many followers after an election: they share syncs, and no sync is on the event loop."""
 
 import asyncio
+import errno
 from collections.abc import Callable
 
 import pytest
@@ -16,11 +17,12 @@ from cordwood.replication.assignment import Assignment
 from cordwood.replication.frames import FollowRequest, PushKind, PushRow
 from cordwood.replication.log_repair import truncation_at_damage
 from cordwood.replication.partition import Partition
-from cordwood.replication.truncation import PRODUCERS_ON_LOOP_MAX, Truncations, truncation_to
+from cordwood.replication.truncation import PRODUCERS_ON_LOOP_MAX, Truncations, full_truncation, truncation_to
 from cordwood.storage.batch import check, headers, stamp
 from cordwood.storage.errors import LostTail, TruncationUnsynced
 from cordwood.storage.flushed_offsets import FlushedOffset
 from cordwood.storage.producers import Producers
+from cordwood.storage.state import load, write_checkpoint
 
 PARTITIONS = 200
 OLD_LEADER, NEW_LEADER = 3, 4
@@ -338,6 +340,30 @@ def test_the_checkpoint_of_many_producers_before_a_truncation_is_not_made_on_the
         assert await truncating
         assert cut.state is not None
         assert len(Producers.decode(cut.state.producers.encode())) == count
+
+    run(scenario())
+
+
+@pytest.mark.parametrize("is_wanted", [False, True])
+def test_a_log_that_keeps_its_records_after_all_has_their_epochs_on_disk_again(is_wanted: bool) -> None:
+    async def scenario() -> None:
+        broker = ReplicaFixture(run_blocking=Threads().run)
+        await broker.produce_and_flush("a", "b")
+        partition = broker.partition()
+        log = partition.log
+        write_checkpoint(log.disk, log.directory, state := log.state())
+        log.checkpoint_written(state)
+        partition.directory.uncheckpointed.clear()
+        partition.assigned(Assignment(OLD_LEADER, 2, 2, (ME, OLD_LEADER), frozenset({OLD_LEADER}), 1))
+        if is_wanted:
+            broker.disk.faults.fail_next_write("recovery", code=errno.ENOSPC)
+        truncating = asyncio.ensure_future(Truncations().truncate(full_truncation(partition, 9, lambda: is_wanted)))
+        await asyncio.sleep(1)
+        broker.let_go()
+        assert not await truncating
+        assert partition in partition.directory.uncheckpointed
+        write_checkpoint(log.disk, log.directory, log.state())
+        assert list(load(log.disk, log.directory).epochs) == list(log.epochs) != []
 
     run(scenario())
 

@@ -418,6 +418,15 @@ MUTANTS = (
         Scenario.LOGS,
     ),
     Mutant(
+        "what-a-truncation-prepared-stays",
+        "replication/truncation.py",
+        "    partition.log.epochs.must_be_rewritten()\n",
+        "",
+        "A log that is not truncated after all has its own leader epochs on disk again.",
+        "After a restart the log has the epochs of the truncated one, and followers truncate by them.",
+        Scenario.REPLICAS,
+    ),
+    Mutant(
         "batches-without-records-tell-epochs",
         "storage/segment_rebuild.py",
         "            if not one.record_count:\n",
