@@ -227,7 +227,6 @@ class AbortedIndex:
 
         The next checkpoint replaces it again: the truncation may not come to pass.
         """
-        self.must_be_rewritten()
         rows = self._in_memory()
         count = _place_of(rows, end)
         return UnsavedRows(self, bytes(rows[: count * ROW_BYTES]), count, is_whole=True)

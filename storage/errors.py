@@ -86,8 +86,8 @@ class DamagedLog(StorageError):
         self.path, self.position, self.what = path, position, what
 
 
-class MissingEpochs(DamagedLog):
-    """Leader epochs of archived records that are missing: a crash kept their file from the disk."""
+class Unfinished(DamagedLog):
+    """A file beside the segments that is sound but incomplete, or missing: a crash kept the rest from the disk."""
 
 
 class LostTail(DamagedLog):

@@ -328,7 +328,7 @@ class Log:
         self.clean_end = self.listed_end = 0
 
     def restore_epochs(self, known: LeaderEpochs, end: int) -> None:
-        """Take the leader epochs of the records below `end`, as the archive knows them."""
+        """Take the leader epochs of the records below `end` from those `known`, by the archive or by the batches."""
         self._replace_epochs(self.epochs.after(known, end))
         self.epochs.truncate_start(self.log_start)
         self.lacks_archived_epochs = False

@@ -13,7 +13,7 @@ from cordwood.storage.batch import TRANSACTIONAL, BatchHeader, peek
 from cordwood.storage.config import LogConfig
 from cordwood.storage.disk import Disk, read_around, sync_directory
 from cordwood.storage.epochs import LeaderEpochs
-from cordwood.storage.errors import CorruptBatch, DamagedLog, ForeignSegment, LostTail, MissingEpochs
+from cordwood.storage.errors import CorruptBatch, DamagedLog, ForeignSegment, LostTail, Unfinished
 from cordwood.storage.flushed_offsets import FlushedOffset
 from cordwood.storage.generations import counting
 from cordwood.storage.log import Log
@@ -98,7 +98,7 @@ def _note_lost_epochs(log: Log, recovery_point: int) -> None:
     _find_epochs(log, recovery_point)
     log.lacks_archived_epochs = True
     if not any(damage.path.endswith(EPOCHS_FILE) for damage in log.damage):
-        log.damage.append(MissingEpochs(f"{log.directory}/{EPOCHS_FILE}", 0, "the file is missing"))
+        log.damage.append(Unfinished(f"{log.directory}/{EPOCHS_FILE}", 0, "the file is missing"))
 
 
 def _find_epochs(log: Log, end: int) -> None:

@@ -18,7 +18,7 @@ from cordwood.storage.batch import CODEC_MASK, end_of, peek
 from cordwood.storage.budget import Budget, OverBudget
 from cordwood.storage.decompression import whole_body
 from cordwood.storage.disk import Bytes, Disk, File
-from cordwood.storage.errors import CorruptBatch, DamagedLog, ForeignSegment, damage_of
+from cordwood.storage.errors import CorruptBatch, DamagedLog, ForeignSegment, Unfinished, damage_of
 from cordwood.storage.index import Index, Interval, load
 from cordwood.storage.log import Log
 from cordwood.storage.segment import Segment
@@ -56,10 +56,6 @@ class LogView:
     local_start: int
     checkpoints: tuple[str, str]
     segments: tuple[SegmentView, ...]
-
-
-class IncompleteIndex(DamagedLog):
-    """An index file that is sound, but incomplete: a crash kept the rest from the disk."""
 
 
 class Undecodable(NamedTuple):
@@ -186,7 +182,7 @@ def _index_of(disk: Disk, segment: SegmentView) -> tuple[Index, DamagedLog | Non
     except OSError as error:
         return Index(), damage_of(error, path, 0)
     if damage is None and segment.proofs is None and index.end != segment.size:
-        damage = IncompleteIndex(path, 0, f"the index covers {index.end} bytes, but the segment has {segment.size}")
+        damage = Unfinished(path, 0, f"the index covers {index.end} bytes, but the segment has {segment.size}")
     return index, damage
 
 

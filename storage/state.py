@@ -195,16 +195,15 @@ def load(disk: Disk, directory: str) -> Recovered:
     damage: list[DamagedLog] = []
     recovery = _read(disk, f"{directory}/{RECOVERY_FILE}", damage)
     epochs = _read(disk, f"{directory}/{EPOCHS_FILE}", damage)
+    encoded_epochs = b"" if epochs is None else epochs.payload
+    start, decoded = start_of(encoded_epochs) or 0, LeaderEpochs.decode(encoded_epochs)
     if recovery is None:
         # Recovery reads all batches, which have their epochs and producers. A log that does not begin at offset 0 has
         # been checkpointed: the epochs of its last checkpoint begin at its log start offset. A log that never was
         # begins at 0.
         is_lost = any(damaged.path.endswith(RECOVERY_FILE) for damaged in damage)
-        unread = Recovered(0, 0, Producers(), LeaderEpochs(), damage, None if is_lost else (), is_lost=is_lost)
-        if epochs is None:
-            return unread
-        start = start_of(epochs.payload) or 0
-        return unread._replace(log_start=start, epochs=LeaderEpochs.decode(epochs.payload), has_epochs=True)
+        unread = Recovered(start, 0, Producers(), decoded, damage, None if is_lost else (), is_lost=is_lost)
+        return unread._replace(has_epochs=epochs is not None)
     log_start, recovery_point = HEAD.unpack_from(recovery.payload)
     rest, segments, active = recovery.payload[HEAD.size :], None, None
     has_transactions = recovery.version >= WITH_TRANSACTIONS
@@ -218,18 +217,15 @@ def load(disk: Disk, directory: str) -> Recovered:
     if recovery.version >= WITH_UNSEEN:
         unseen, rest = Unseen._make(_UNSEEN.unpack_from(rest)), rest[_UNSEEN.size :]
     if epochs is None and local_start <= log_start:
-        # Likewise. All segments are read, but the log start offset is known.
+        # Likewise. All segments are read, but the log start offset is known. If only the archive has the first batches,
+        # only the checkpoint has their producers.
         listed: Manifest | None = None if segments is None else ()
-        unread = Recovered(log_start, 0, Producers(), LeaderEpochs(), damage, listed, local_start=local_start)
+        unread = Recovered(log_start, 0, Producers(), decoded, damage, listed, local_start=local_start)
         return unread._replace(flushed_end=recovery_point)
-    decoded = LeaderEpochs() if epochs is None else LeaderEpochs.decode(epochs.payload)
     producers = Producers.decode(rest, has_transactions=has_transactions)
     known = Recovered(log_start, recovery_point, producers, decoded, damage, segments, active, local_start, clean_end)
-    known = known._replace(flushed_end=recovery_point, unseen=unseen)
-    if epochs is None:
-        # Only the checkpoint has the producers of the batches that only the archive has.
-        return known
-    return known._replace(epochs_start=start_of(epochs.payload) or 0, has_epochs=True)
+    known = known._replace(epochs_start=start, has_epochs=epochs is not None)
+    return known._replace(flushed_end=recovery_point, unseen=unseen)
 
 
 def _sync_names(disk: Disk, directory: str, state: LogState) -> None:

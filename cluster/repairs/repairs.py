@@ -27,8 +27,7 @@ from cordwood.replication.range_reads import RangeReader
 from cordwood.replication.replicas import Replicas
 from cordwood.replication.tasks import Tasks
 from cordwood.replication.truncation import Truncations
-from cordwood.storage.errors import DamagedLog, LostTail, MissingEpochs, StorageError
-from cordwood.storage.scrub import IncompleteIndex
+from cordwood.storage.errors import DamagedLog, LostTail, StorageError, Unfinished
 from cordwood.storage.types import NO_EPOCH, NO_LEADER
 
 LOOK_S = 0.5
@@ -92,7 +91,7 @@ class Repairs:
         has_role = partition.leader_epoch != NO_EPOCH
         if has_role and not is_still_damaged(partition, damage):
             return
-        is_new = not isinstance(damage, IncompleteIndex | MissingEpochs) and self._note(partition, damage)
+        is_new = not isinstance(damage, Unfinished) and self._note(partition, damage)
         if not has_lost_records(damage):
             self._tasks.spawn(self._rewrite(partition, damage))
         elif is_new and isinstance(damage, LostTail):

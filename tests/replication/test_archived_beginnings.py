@@ -28,6 +28,13 @@ def with_archive(broker: FollowerFixture, archive: ArchiveView) -> FollowerFixtu
     return broker
 
 
+def following(leader: Partition, archive: ArchiveView) -> tuple[FollowerFixture, Partition]:
+    """Return a follower broker, and its empty replica of the leader's partition."""
+    follower = with_archive(FollowerFixture(), archive)
+    follower.config = leader.log.config
+    return follower, follower.follow(0)
+
+
 async def archived_leader(archive: ArchiveFixture) -> LeaderFixture:
     """Return a leader of whose log only the archive has the first records."""
     leader = await filled()
@@ -87,9 +94,7 @@ def test_an_empty_disk_begins_at_the_leaders_local_start() -> None:
         archive = ArchiveFixture()
         leader = await archived_leader(archive)
         partition = leader.partition()
-        follower = with_archive(FollowerFixture(), archive.reads)
-        follower.config = partition.log.config
-        replica = follower.follow(0)
+        follower, replica = following(partition, archive.reads)
         seen = await replicate(leader, follower)
         local_start = partition.log.local_start
         assert seen[0][1:4] == (PushKind.TOO_OLD, local_start, local_start)
@@ -124,9 +129,7 @@ def test_a_follower_with_an_older_log_begins_again() -> None:
         archive = ArchiveFixture()
         leader = await filled()
         partition = leader.partition()
-        follower = with_archive(FollowerFixture(), archive.reads)
-        follower.config = partition.log.config
-        replica = follower.follow(0)
+        follower, replica = following(partition, archive.reads)
         await flush(follower)
         data = bytes(partition.log.segments[0].read(0, partition.log.segments[0].size))
         first = next(split(data))
@@ -148,9 +151,7 @@ def test_a_follower_waits_until_it_knows_what_is_archived() -> None:
         archive, unknown = ArchiveFixture(), ArchiveFixture()
         leader = await archived_leader(archive)
         partition = leader.partition()
-        follower = with_archive(FollowerFixture(), unknown.reads)
-        follower.config = partition.log.config
-        replica = follower.follow(0)
+        follower, replica = following(partition, unknown.reads)
         await flush(follower)
         for _ in range(3):
             for asked in follower.asked():
@@ -192,9 +193,7 @@ def test_a_damaged_file_of_leader_epochs_is_written_again_with_what_the_archive_
         archive, unknown = ArchiveFixture(), ArchiveFixture()
         leader = await archived_leader(archive)
         partition = leader.partition()
-        follower = with_archive(FollowerFixture(), archive.reads)
-        follower.config = partition.log.config
-        replica = follower.follow(0)
+        follower, replica = following(partition, archive.reads)
         await replicate(leader, follower)
         path = f"{replica.log.directory}/{EPOCHS_FILE}"
         replica.close()

@@ -6,7 +6,7 @@ import pytest
 from log_fixture import DIRECTORY, SMALL, LogFixture
 
 from cordwood.storage.epochs import EpochStart, LeaderEpochs
-from cordwood.storage.errors import ForeignSegment, MissingEpochs, NotLocal, OffsetOutOfRange
+from cordwood.storage.errors import ForeignSegment, NotLocal, OffsetOutOfRange, Unfinished
 from cordwood.storage.scrub import verify, view_of
 from cordwood.storage.state import ArchivedBeginning, lower_checkpoint, state_of_new_log
 from cordwood.storage.types import LeaderEpoch, Offset
@@ -166,7 +166,7 @@ def test_a_damaged_batch_hides_no_epoch_of_those_after_it(in_epochs: LogFixture)
 def test_missing_epochs_of_archived_records_are_no_fault_of_the_disk(in_epochs: LogFixture) -> None:
     in_epochs.disk.remove(f"{DIRECTORY}/leader-epochs")
     in_epochs.kill().reopen()
-    assert [type(damage) for damage in in_epochs.damage] == [MissingEpochs]
+    assert [type(damage) for damage in in_epochs.damage] == [Unfinished]
     assert in_epochs.log.lacks_archived_epochs
 
 

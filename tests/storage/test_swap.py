@@ -6,8 +6,8 @@ from log_fixture import DIRECTORY, START_MS, LogFixture
 
 from cordwood.chaos.sim.faults import Died
 from cordwood.storage.compaction.swap import discard, has_run
-from cordwood.storage.errors import DamagedLog
-from cordwood.storage.scrub import IncompleteIndex, verify, view_of
+from cordwood.storage.errors import DamagedLog, Unfinished
+from cordwood.storage.scrub import verify, view_of
 from cordwood.storage.segment_files import files_in, segment_path
 from cordwood.storage.steps import at_once
 from cordwood.storage.timestamps import first_at_or_after
@@ -37,7 +37,7 @@ def defects(log: LogFixture) -> list[object]:
     After a power cut the indexes that appends made are incomplete, which is no defect.
     """
     found = [proof for proof in verify(view_of(log.log)) if isinstance(proof, DamagedLog)]
-    found = [proof for proof in found if not isinstance(proof, IncompleteIndex) or "-" in proof.path[len(DIRECTORY) :]]
+    found = [proof for proof in found if not isinstance(proof, Unfinished) or "-" in proof.path[len(DIRECTORY) :]]
     segments = [segment.path for segment in log.log.segments]
     return [*log.damage, *found, *verify_partition(log.disk, DIRECTORY, None), *set(files(log)) ^ set(segments)]
 

@@ -234,8 +234,8 @@ MUTANTS = (
     Mutant(
         "the-log-start-is-lost-with-its-checkpoint",
         "storage/state.py",
-        "        start = start_of(epochs.payload) or 0\n",
-        "        start = 0\n",
+        "        unread = Recovered(start, 0,",
+        "        unread = Recovered(0, 0,",
         "Without `recovery` the log start offset is that of `leader-epochs`.",
         "Deleted records come back, or count as lost: the replica leaves the ISR and is replicated from its start.",
     ),
