@@ -52,8 +52,8 @@ class Checkpoints:
         directory = partition.directory
         # One at a time: a checkpoint is staged in one file, and an older one must not replace a newer.
         async with self._locks[directory]:
-            while partition.is_checkpoint_locked:
-                # A truncation of the log is pending.
+            while partition.is_checkpoint_locked and partition.log.segments:
+                # A truncation of the log is pending. A log without segments has no checkpoint to wait for.
                 await asyncio.sleep(TRUNCATION_POLL_S)
             directory.uncheckpointed.pop(partition, None)
             if not partition.log.segments or partition.is_deleted:

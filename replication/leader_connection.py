@@ -191,6 +191,10 @@ class LeaderConnection:
         return first
 
     def _ask(self, following: FollowerRole) -> None:
+        if following.partition.log.begins_anew:
+            # Its role has changed since: nothing of the new log is on disk yet.
+            self._try_later(following)
+            return
         self._asking[following] = None
         self._soon()
 

@@ -137,7 +137,11 @@ class LogDirectory:
         """Unlink the discarded files in a thread. The next run removes those for which that fails."""
         discarded, self._discarded = self._discarded, []
         if discarded:
-            await self.run_blocking(_remove_all, self.disk, discarded)
+            try:
+                await self.run_blocking(_remove_all, self.disk, discarded)
+            except Exception as error:
+                # The thread did not begin, for example for lack of threads.
+                _events.warning("files.not_removed", path=self.path, error=str(error))
 
     def declared(self) -> None:
         """Record that the other brokers know which replicas here may lack records that were only in memory. Blocks."""

@@ -64,6 +64,8 @@ class Partition:
         """The assignment by which this replica leads once its log has everything that is archived."""
         self.watchers: dict[Watcher, None] = {}
         self.is_deleted = self.is_checkpoint_locked = self.must_be_compacted = False
+        self.truncating_to: int | None = None
+        """Where a pending truncation ends: with a flush mark above it, a crash would make it look like a loss."""
         self.context = context
         self.refused_sequences: RefusedSequences | None = None
         """None until a batch is refused: most of many partitions have never refused one."""
@@ -85,6 +87,11 @@ class Partition:
     @property
     def is_offline(self) -> bool:
         return self.error is not None
+
+    @property
+    def is_writable(self) -> bool:
+        """Whether its files may still change: what a failed replica has in memory may be wrong."""
+        return self.error is None and not self.is_deleted
 
     @property
     def ack_end(self) -> int:
@@ -334,6 +341,9 @@ class Partition:
             self.directory.flusher.touch(self)
 
     def note_flushed(self) -> None:
-        """Write the log's flushed end to the flushed-offsets file."""
-        end = self.log.flushed_end
-        self.flush_mark.note(end, self.log.epochs.epoch_at(end - 1))
+        """Write the log's flushed end to the flushed-offsets file, or the lower end of a pending truncation."""
+        log, end = self.log, self.log.flushed_end
+        is_truncating = log.has_unsynced_truncation
+        if self.truncating_to is not None:
+            end, is_truncating = min(end, self.truncating_to), True
+        self.flush_mark.note(end, log.epochs.epoch_at(end - 1), is_truncating=is_truncating)

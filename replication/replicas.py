@@ -148,7 +148,7 @@ class Replicas:
             log.discard = directory.discard
             mark = directory.flushed_offsets.get(place.topic_id, place.partition)
             partition = Partition(place, log, directory, self._context)
-            if mark is None or mark.end_offset < log.flushed_end:
+            if mark is None or mark.is_truncating or mark.end_offset < log.flushed_end:
                 partition.note_flushed()
             if log.recovery_point < log.log_end:
                 # What a crash left beyond the checkpoint is on disk now, and the synced mark does not say so (disk

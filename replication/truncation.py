@@ -4,6 +4,10 @@ Before a truncation, the flushed end and the recovery point of the log must be l
 look like a loss otherwise. A thread writes them, with one sync of the flushed-offsets file for all logs. The truncation
 itself runs on the event loop, in memory and in the page cache. A truncation has ended once a group commit has made it
 durable: if batches were appended before that, a power cut could leave some of the old ones among them.
+
+A log that is removed whole and begins again elsewhere is another log. Its checkpoint is written only after the removal
+is durable, so that a crash never leaves the batches of one log with the leader epochs of another. Until then the flush
+mark is 0.
 """
 
 import asyncio
@@ -18,20 +22,29 @@ from cordwood.replication.tasks import Tasks
 from cordwood.storage.disk import sync_directory
 from cordwood.storage.errors import DamagedLog, OutOfResources, StorageError
 from cordwood.storage.producers import Producers
-from cordwood.storage.state import ArchivedBeginning, LogState, lower_checkpoint, state_of_new_log
+from cordwood.storage.state import (
+    ArchivedBeginning,
+    LogState,
+    lower_checkpoint,
+    state_of_new_log,
+    write_checkpoint,
+    write_new_log,
+)
 from cordwood.storage.transaction_log import must_read_again
 from cordwood.storage.truncation_plan import (
     flushed_end_before_truncation,
     producers_before_truncation,
+    state_before_full_truncation,
     state_before_truncation,
 )
-from cordwood.storage.types import NO_EPOCH
 
 if TYPE_CHECKING:
     from cordwood.replication.partition import Partition
 
 TRUNCATIONS_PER_TURN = 20
 """Truncations made before the event loop runs other work."""
+AGAIN_AFTER_S = 1.0
+"""Delay before the checkpoint of a log that begins anew is written again, after an error."""
 PRODUCERS_ON_LOOP_MAX = 200
 """Producers of a log whose checkpoint before a truncation is made on the event loop: some 3 ms."""
 
@@ -45,10 +58,10 @@ class Truncation:
     partition: "Partition"
     end: int
     is_full: bool
-    state: LogState | None
-    """Checkpoint that must be on disk before; None if it already is."""
     is_wanted: Callable[[], bool]
     """Called right before the truncation: whether the replica still has the role that requires it."""
+    state: LogState | None = None
+    """Checkpoint that must be on disk before a truncation to `end`, None if it already is; of a new log, after it."""
     is_long: bool = False
     """Whether `prepare` makes the checkpoint: batches have to be read, or there are many producers."""
     again: Producers | None = None
@@ -57,6 +70,7 @@ class Truncation:
     """What only the archive has of a log that is removed whole."""
 
 
+Failures = dict[Truncation, Exception]
 OnTruncated = Callable[[bool], None]
 """Called on the event loop with whether the log was truncated. If it was not, a retry is possible."""
 
@@ -66,8 +80,8 @@ def truncation_to(partition: "Partition", end: int, is_wanted: Callable[[], bool
     log = partition.log
     is_long = must_read_again(log.producers, end) or len(log.producers) > PRODUCERS_ON_LOOP_MAX
     state = None if is_long else state_before_truncation(log, end)
-    lower_flushed_end(partition, end)
-    return Truncation(partition, end, is_full=False, state=state, is_wanted=is_wanted, is_long=is_long)
+    _lower_flush_mark(partition, flushed_end_before_truncation(log, end))
+    return Truncation(partition, end, is_full=False, is_wanted=is_wanted, state=state, is_long=is_long)
 
 
 def full_truncation(
@@ -77,16 +91,17 @@ def full_truncation(
 
     `before` is what only the archive has of the log.
     """
-    partition.flush_mark.note(0, NO_EPOCH)
-    state = state_of_new_log(offset, before)
-    return Truncation(partition, offset, is_full=True, state=state, is_wanted=is_wanted, before=before)
+    _lower_flush_mark(partition, 0)
+    return Truncation(partition, offset, is_full=True, is_wanted=is_wanted, before=before)
 
 
-def lower_flushed_end(partition: "Partition", end: int) -> None:
-    """Lower the flushed end on disk to `end`: a crash must not make the truncation look like a loss."""
-    log = partition.log
-    end = flushed_end_before_truncation(log, end)
-    partition.flush_mark.note(end, log.epochs.epoch_at(end - 1))
+def _lower_flush_mark(partition: "Partition", end: int) -> None:
+    partition.truncating_to = end
+    try:
+        partition.note_flushed()
+    except OSError:
+        partition.truncating_to = None
+        raise
 
 
 class Truncations:
@@ -95,7 +110,7 @@ class Truncations:
     def __init__(self) -> None:
         self._due: dict[LogDirectory, dict[Truncation, OnTruncated]] = {}
         self._running: set[LogDirectory] = set()
-        self._preparing: set[asyncio.Future[dict[Truncation, Exception]]] = set()
+        self._writing: set[asyncio.Future[Failures]] = set()
         self._tasks = Tasks()
 
     def add(self, truncation: Truncation, done: OnTruncated) -> None:
@@ -121,13 +136,13 @@ class Truncations:
     async def close(self) -> None:
         """Make no more truncations. Returns once no thread writes for one."""
         await self._tasks.close()
-        if self._preparing:
-            await asyncio.wait(self._preparing)
+        if self._writing:
+            await asyncio.wait(self._writing)
 
     async def _truncate_all(self, directory: LogDirectory) -> None:
         try:
             while due := self._due.pop(directory, None):
-                failures = await self._prepared(directory, list(due))
+                failures = await self._in_thread(directory, prepare, list(due))
                 truncated = set()
                 for number, truncation in enumerate(due, 1):
                     if finish(truncation, failures.get(truncation)):
@@ -136,6 +151,9 @@ class Truncations:
                         await asyncio.sleep(0)
                 await directory.remove_discarded()
                 await directory.flusher.group_flushed()
+                if begun := {one: due.pop(one) for one in list(due) if one.is_full and one.partition.log.begins_anew}:
+                    # Apart: nothing else in the directory waits for one that lacks resources.
+                    self._tasks.spawn(self._begin_anew(directory, begun), f"new logs in {directory.path}")
                 for number, (truncation, done) in enumerate(due.items(), 1):
                     is_truncated = truncation in truncated and not truncation.partition.is_offline
                     _call(truncation, done, is_truncated=is_truncated)
@@ -144,23 +162,43 @@ class Truncations:
         finally:
             self._running.discard(directory)
 
-    async def _prepared(
-        self, directory: LogDirectory, truncations: Sequence[Truncation]
-    ) -> dict[Truncation, Exception]:
-        preparing = asyncio.ensure_future(directory.run_blocking(prepare, truncations))
-        self._preparing.add(preparing)
-        preparing.add_done_callback(self._preparing.discard)
+    async def _begin_anew(self, directory: LogDirectory, due: dict[Truncation, OnTruncated]) -> None:
+        """Write the checkpoints of new logs, those that fail for lack of resources again and again."""
+        while due:
+            writable = [truncation for truncation in due if truncation.partition.is_writable]
+            removed = [truncation for truncation in writable if not truncation.partition.log.has_unsynced_truncation]
+            failures = await self._in_thread(directory, write_new_checkpoints, removed) if removed else {}
+            for truncation in removed:
+                begun_anew(truncation, failures.get(truncation))
+            for number, truncation in enumerate(list(due), 1):
+                partition = truncation.partition
+                if not (partition.is_writable and partition.log.begins_anew):
+                    partition.is_checkpoint_locked = False
+                    _call(truncation, due.pop(truncation), is_truncated=partition.is_writable)
+                if number % TRUNCATIONS_PER_TURN == 0:
+                    await asyncio.sleep(0)
+            if due:
+                await asyncio.sleep(AGAIN_AFTER_S)
+
+    async def _in_thread(
+        self,
+        directory: LogDirectory,
+        write: Callable[[Sequence[Truncation]], Failures],
+        truncations: Sequence[Truncation],
+    ) -> Failures:
+        writing: asyncio.Future[Failures] = asyncio.ensure_future(directory.run_blocking(write, truncations))
+        self._writing.add(writing)
+        writing.add_done_callback(self._writing.discard)
         try:
-            failures: dict[Truncation, Exception] = await asyncio.shield(preparing)
+            return await asyncio.shield(writing)
         except Exception as error:
             # The thread did not begin, for example for lack of threads. No truncation may be forgotten for that.
-            return dict.fromkeys(truncations, OutOfResources(f"no log could be truncated: {error!r}"))
-        return failures
+            return dict.fromkeys(truncations, OutOfResources(f"the thread did not begin: {error!r}"))
 
 
-def prepare(truncations: Sequence[Truncation]) -> dict[Truncation, Exception]:
+def prepare(truncations: Sequence[Truncation]) -> Failures:
     """Write what must be on disk before truncations in one directory. Return those that failed, and why. Blocks."""
-    failures: dict[Truncation, Exception] = {}
+    failures: Failures = {}
     directory = truncations[0].partition.directory
     try:
         directory.flushed_offsets.file.sync()
@@ -173,6 +211,8 @@ def prepare(truncations: Sequence[Truncation]) -> dict[Truncation, Exception]:
                 # A replica without a first record has no directory yet.
                 for changed in log.disk.make_directories(log.directory):
                     sync_directory(log.disk, changed)
+                if (before := state_before_full_truncation(log)) is not None:
+                    write_checkpoint(log.disk, log.directory, before)
             if truncation.is_long:
                 truncation.again = producers_before_truncation(log, truncation.end)
                 truncation.state = state_before_truncation(log, truncation.end, truncation.again)
@@ -183,24 +223,59 @@ def prepare(truncations: Sequence[Truncation]) -> dict[Truncation, Exception]:
     return failures
 
 
+def write_new_checkpoints(truncations: Sequence[Truncation]) -> Failures:
+    """Write the checkpoints of new logs. Return those that failed, and why. Blocks."""
+    failures: Failures = {}
+    for truncation in truncations:
+        log = truncation.partition.log
+        try:
+            assert truncation.state is not None, "it is that of the new log"
+            write_new_log(log.disk, log.directory, truncation.state)
+        except Exception as error:
+            failures[truncation] = error
+    return failures
+
+
+def begun_anew(truncation: Truncation, failure: Exception | None = None) -> None:
+    """Record that the checkpoint of a new log is on disk, unless that failed."""
+    partition = truncation.partition
+    if not partition.is_writable:
+        return
+    try:
+        with partition.contained():
+            if failure is not None:
+                raise failure
+            partition.truncating_to = None
+            partition.log.begun_anew()
+            partition.note_flushed()
+            partition.announce()
+            partition.log_start_flushed()
+    except (OSError, StorageError) as error:
+        _log_failure(partition, error, "checkpoint.not_written")
+
+
 def finish(truncation: Truncation, failure: Exception | None = None) -> bool:
     """Truncate the log, unless its preparation failed. Return whether it was truncated."""
     partition = truncation.partition
-    partition.is_checkpoint_locked = False
-    if partition.error is None and not partition.is_deleted:
-        with partition.contained():
-            if truncation.is_wanted() and (truncation.is_full or truncation.end >= partition.log.local_start):
-                return _truncate(truncation, failure)
-            # The replica has another role by now, or retention came first: its log stays as it is.
-            partition.note_flushed()
-            _take_back(partition)
+    partition.is_checkpoint_locked, partition.truncating_to = False, None
+    if partition.is_writable:
+        try:
+            with partition.contained():
+                if truncation.is_wanted() and (truncation.is_full or truncation.end >= partition.log.local_start):
+                    return _truncate(truncation, failure)
+                # The replica has another role by now, or retention came first: its log stays as it is.
+                _take_back(partition)
+                partition.note_flushed()
+        except (OSError, StorageError) as error:
+            partition.directory.write_failed(error)
     return False
 
 
 def _take_back(partition: "Partition") -> None:
-    """Let the next checkpoint write what a preparation has replaced on disk: the log does not have that state."""
-    partition.log.epochs.must_be_rewritten()
+    """Have a checkpoint written soon: a preparation has lowered the recovery point on disk."""
+    partition.log.listed_end = 0
     partition.directory.uncheckpointed[partition] = None
+    partition.directory.has_unsynced_marks = True
 
 
 def _truncate(truncation: Truncation, failure: Exception | None) -> bool:
@@ -213,13 +288,15 @@ def _truncate(truncation: Truncation, failure: Exception | None) -> bool:
         return _truncation_failed(partition, failure)
     try:
         if truncation.is_full:
+            truncation.state = state_of_new_log(truncation.end, truncation.before)
             log.truncate_fully(truncation.end, truncation.before)
+            partition.is_checkpoint_locked, partition.truncating_to = True, 0
         else:
             log.truncate(truncation.end, truncation.again)
         partition.truncated()
-        partition.flush_mark.note(log.flushed_end, log.epochs.latest)
         # Also with flush.policy=os: what follows waits for this flush.
         partition.directory.flusher.touch(partition)
+        partition.note_flushed()
     except DamagedLog as damage:
         partition.report_damage(damage)
         return False
@@ -230,10 +307,14 @@ def _truncate(truncation: Truncation, failure: Exception | None) -> bool:
 
 def _truncation_failed(partition: "Partition", error: Exception) -> bool:
     """Log an error of any kind. A retry is possible, unless the disk is broken."""
+    _log_failure(partition, error, "replica.not_cut")
     _take_back(partition)
-    reason = partition.directory.write_failed(error) if isinstance(error, OSError | StorageError) else error
-    _events.error("replica.not_cut", topic=partition.topic, partition=partition.index, reason=str(reason))
     return False
+
+
+def _log_failure(partition: "Partition", error: Exception, event: str) -> None:
+    reason = partition.directory.write_failed(error) if isinstance(error, OSError | StorageError) else error
+    _events.error(event, topic=partition.topic, partition=partition.index, reason=str(reason))
 
 
 def _call(truncation: Truncation, done: OnTruncated, *, is_truncated: bool) -> None:

@@ -75,7 +75,7 @@ class DiskFull(OutOfResources):
 
 
 class TruncationUnsynced(OutOfResources):
-    """A truncation of the log is not on disk yet: the log takes appends after the next group commit (disk rule 7)."""
+    """A truncation of the log is not on disk yet: the log takes appends once it is (disk rule 7)."""
 
 
 class DamagedLog(StorageError):

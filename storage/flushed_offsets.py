@@ -3,7 +3,7 @@
 An entry is one small write to the page cache: after a kill it is exact, after a power cut up to some seconds old, since
 it is synced only with checkpoints. Recovery never truncates below the flushed end, and a log that ends before it has
 lost records. Slots of 64 bytes, so that none crosses a sector boundary: topic id, partition u32, flushed end i64,
-latest leader epoch i32, zeros, and the CRC-32C of these.
+latest leader epoch i32, whether a truncation may not be on disk u8, zeros, and the CRC-32C of these.
 """
 
 import struct
@@ -18,8 +18,8 @@ from cordwood.storage.batch import BatchHeader
 from cordwood.storage.disk import File, read_around
 from cordwood.storage.errors import DamagedLog
 
-_SLOT = struct.Struct(">16sIqi28xI")
-_CHECKED = struct.Struct(">16sIqi28x")
+_SLOT = struct.Struct(">16sIqi?27xI")
+_CHECKED = struct.Struct(">16sIqi?27x")
 SLOT_BYTES = _SLOT.size
 _FREE = bytes(SLOT_BYTES)
 ENTRIES_PER_READ = 256
@@ -31,6 +31,8 @@ class FlushedOffset(NamedTuple):
 
     end_offset: int
     leader_epoch: int
+    is_truncating: bool = False
+    """Whether the page cache may lack records that the disk still has: the log was being truncated."""
 
     def rules_out(self, header: BatchHeader) -> bool:
         """Return whether a batch below the flushed end has a later epoch than its last record. Epochs only rise."""
@@ -52,9 +54,9 @@ class FlushMark:
         self._file, self._position = file, slot * SLOT_BYTES
         self._topic_id, self._partition = _bytes_of(topic_id), partition
 
-    def note(self, end_offset: int, leader_epoch: int) -> None:
+    def note(self, end_offset: int, leader_epoch: int, *, is_truncating: bool = False) -> None:
         """Write the entry: everything below `end_offset` is on disk, and its last record is of `leader_epoch`."""
-        checked = _CHECKED.pack(self._topic_id, self._partition, end_offset, leader_epoch)
+        checked = _CHECKED.pack(self._topic_id, self._partition, end_offset, leader_epoch, is_truncating)
         self._file.pwrite([checked + crc32c(checked).to_bytes(4, "big")], self._position)
 
 
@@ -140,13 +142,13 @@ class FlushedOffsets:
         if not any(content):
             self._free.append(slot)
             return
-        if len(content) < SLOT_BYTES or crc32c(content[: _CHECKED.size]) != _SLOT.unpack(content)[4]:
+        if len(content) < SLOT_BYTES or crc32c(content[: _CHECKED.size]) != _SLOT.unpack(content)[-1]:
             self.damage.append(self._damage(slot))
             self._free.append(slot)
             return
-        topic_id, partition, end, epoch, _ = _SLOT.unpack(content)
+        topic_id, partition, *mark, _ = _SLOT.unpack(content)
         key = (UUID(bytes=topic_id), partition)
-        self._slots[key], self._marks[key] = slot, FlushedOffset(end, epoch)
+        self._slots[key], self._marks[key] = slot, FlushedOffset(*mark)
         self._owners[slot] = key
 
     def _damage(self, slot: int) -> DamagedLog:
@@ -158,6 +160,6 @@ def _is_intact(content: bytes, slot: int, key: tuple[UUID, int]) -> bool:
     noted = content[slot * SLOT_BYTES : (slot + 1) * SLOT_BYTES]
     if noted == _FREE:
         return True
-    topic_id, partition, _, _, crc = _SLOT.unpack(noted)
+    topic_id, partition, *_, crc = _SLOT.unpack(noted)
     is_named: bool = (topic_id, partition) == (key[0].bytes, key[1])
     return is_named and bool(crc == crc32c(noted[: _CHECKED.size]))

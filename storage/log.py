@@ -94,6 +94,8 @@ class Log:
         self._covered_end = 0
         self.has_unsynced_truncation = self._covers_truncation = False
         """Whether the disk may still have truncated batches, and whether the running group commit removes them."""
+        self.begins_anew = False
+        """Whether the disk still has the checkpoint of the log that was here before, which was removed whole."""
         self._positions = CachedPositions()
         self.opened = opened or OpenSegments()
         self.discard: Callable[[str], None] = disk.remove
@@ -312,7 +314,11 @@ class Log:
         self.epochs.truncate_end(end)
 
     def truncate_fully(self, offset: int, before: ArchivedBeginning | None = None) -> None:
-        """Remove everything and begin again at `offset`. As `truncate`, with the same `state_of_new_log` on disk."""
+        """Remove everything and begin again at `offset`.
+
+        As `truncate`, with `state_before_full_truncation` on disk. Once the removal is durable, `write_new_log` writes
+        the same `state_of_new_log`, and `begun_anew` is called: before that no append is possible.
+        """
         self._remove_replaced(0)
         for segment in reversed(self.segments):  # After a crash the log lacks its end, never its beginning.
             self._remove(segment)
@@ -320,12 +326,18 @@ class Log:
         self._unsynced.changed(self.directory)
         self._positions.clear()
         self.log_start, self.epochs, self.producers = before or (offset, LeaderEpochs(), Producers())
-        self.flushed_start = self.log_start
+        self.flushed_start = min(self.flushed_start, self.log_start)
         self.log_end = self.flushed_end = self.recovery_point = offset
         self._covered_end = min(self._covered_end, offset)
         self.has_unsynced_truncation, self._covers_truncation = True, False
+        self.begins_anew = True
         self.damage, self.unseen, self.lacks_archived_epochs = [], None, False
         self.clean_end = self.listed_end = 0
+
+    def begun_anew(self) -> None:
+        """Record that the checkpoint of the new log is on disk."""
+        self.begins_anew, self.flushed_start = False, self.log_start
+        self.producers.encoded()
 
     def restore_epochs(self, known: LeaderEpochs, end: int) -> None:
         """Take the leader epochs of the records below `end` from those `known`, by the archive or by the batches."""
@@ -409,9 +421,13 @@ class Log:
         for rows in state.aborted:
             rows.index.saved(rows.count, is_sealed=rows.index is not active)
 
-    def mark_recovered(self, flushed_end: int) -> None:
-        """Finish recovery: sync everything that may not be on disk, so that all batches count as flushed."""
-        if self.segments and (flushed_end < self.log_end or flushed_end <= self.segments[-1].base_offset):
+    def mark_recovered(self, flushed_end: int, *, is_truncating: bool = False) -> None:
+        """Finish recovery: sync everything that may not be on disk, so that all batches count as flushed.
+
+        Also the truncation of a process that was killed in it, if the log `is_truncating` (disk rule 7).
+        """
+        has_more = bool(self.segments) and (flushed_end < self.log_end or flushed_end <= self.segments[-1].base_offset)
+        if has_more or is_truncating:
             sync_again(self.segments, flushed_end)
             for directory in directories_to(self.directory):
                 sync_directory(self.disk, directory)
@@ -456,7 +472,7 @@ class Log:
             segment.epochs = epochs
 
     def _segment_for(self, size: int, max_timestamp: int, end: int) -> Segment:
-        if self.has_unsynced_truncation:
+        if self.has_unsynced_truncation or self.begins_anew:
             raise TruncationUnsynced("the log has a truncation that is not on disk yet")
         if not self.segments or self.must_roll or is_full(self.segments[-1], self.config, size, max_timestamp, end):
             self._roll()

@@ -410,7 +410,7 @@ class _Opening:
         self._note_lost_epoch()
         if self._without_aborted is not None:
             restore_aborted(log, self._without_aborted, self._replay_from)
-        log.mark_recovered(self._flushed_end)
+        log.mark_recovered(self._flushed_end, is_truncating=self._mark is not None and self._mark.is_truncating)
 
     def _note_lost_epoch(self) -> None:
         """Let the lost end have the leader epoch of its last record.

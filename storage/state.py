@@ -172,14 +172,25 @@ def write_checkpoint(disk: Disk, directory: str, state: LogState) -> None:
 
 
 def lower_checkpoint(disk: Disk, directory: str, state: LogState) -> None:
-    """Write the checkpoint of a truncation before it: a crash must not leave batches without their epochs."""
+    """Write the checkpoint of a truncation before it, still with the leader epochs of all batches. Blocks."""
     _sync_names(disk, directory, state)
-    # Epochs last: recovery finds those above the recovery point in the batches, if the batches are still there.
-    _write_recovery(disk, directory, state)
     _write_epochs(disk, directory, state)
+    _write_recovery(disk, directory, state)
     # Rows in excess are stale, and rows that lack are damage.
     for rows in state.aborted:
         rows.write(disk)
+
+
+def write_new_log(disk: Disk, directory: str, state: LogState) -> None:
+    """Write the checkpoint of a log that takes the place of another, whose segments are gone. Blocks.
+
+    The former epochs go first: a crash must not leave them to this log. Without epochs, the archive is asked for them.
+    """
+    if disk.exists(path := f"{directory}/{EPOCHS_FILE}"):
+        disk.remove(path)
+        sync_directory(disk, directory)
+    _write_recovery(disk, directory, state)
+    _write_epochs(disk, directory, state)
 
 
 def state_of_new_log(offset: int, before: ArchivedBeginning | None = None) -> LogState:

@@ -6,7 +6,7 @@ from cordwood.storage.boundaries import batch_boundary
 from cordwood.storage.producers import Producers
 from cordwood.storage.segment import Segment
 from cordwood.storage.state import LogState, state_after_truncation
-from cordwood.storage.transaction_log import producers_again
+from cordwood.storage.transaction_log import must_read_again, producers_again
 
 if TYPE_CHECKING:
     from cordwood.storage.log import Log
@@ -48,3 +48,16 @@ def state_before_truncation(log: "Log", end: int, again: Producers | None = None
     if end >= log.recovery_point:
         return None
     return state_after_truncation(log, end, producers_again(log, segment, end, again))
+
+
+def state_before_full_truncation(log: "Log") -> LogState | None:
+    """Return the checkpoint to write (`write_checkpoint`) before the whole log is removed; None if it has no segment.
+
+    A crash before the removal leaves the log, to be read from its first segment on; a later one leaves an empty log.
+    """
+    if not log.segments:
+        return None
+    end = log.segments[0].base_offset
+    # No batch may be read: damage may be the reason for the removal.
+    again = Producers() if must_read_again(log.producers, end) else None
+    return state_after_truncation(log, end, again)._replace(log_start=log.log_start)

@@ -21,11 +21,19 @@ from cordwood.replication.log_directory import LogDirectory
 from cordwood.replication.partition import Partition, TopicIdPartition
 from cordwood.replication.partition_context import PartitionContext
 from cordwood.replication.replicas import Replicas
-from cordwood.replication.truncation import finish, full_truncation, prepare, truncation_to
+from cordwood.replication.truncation import (
+    begun_anew,
+    finish,
+    full_truncation,
+    prepare,
+    truncation_to,
+    write_new_checkpoints,
+)
 from cordwood.replication.waiters import EndOfTickScheduler
 from cordwood.storage.batch import check
 from cordwood.storage.boundaries import headers_from
 from cordwood.storage.config import LogConfig
+from cordwood.storage.epochs import LeaderEpochs
 from cordwood.storage.errors import TruncationUnsynced
 from cordwood.storage.state import write_checkpoint
 
@@ -33,7 +41,7 @@ STEPS = 150
 STEP_S = 0.2
 PLACE = TopicIdPartition("t", 0, UUID(int=7))
 BURST_MAX = 60
-STEPS_TO_LIVE_MAX = 25
+STEPS_TO_LIVE_MAX = 60
 
 
 def run_log_scenario(seed: int) -> float:
@@ -63,8 +71,10 @@ class Life:
         )
         self.values: list[str] = []
         self.start = self.sure = self.openings = self.epoch = self._written = 0
-        self._may_return: list[list[str]] = []
-        """Contents before truncations in which the process died. A power cut may bring back truncated batches.
+        self._may_return: list[tuple[int, list[str]]] = []
+        """Log starts and contents before truncations in which the process died.
+
+        A power cut may bring back truncated batches.
 
         The list is cleared by the next flush of new batches.
         """
@@ -104,14 +114,16 @@ class Life:
         stale = list(unproven(self.disk, log.directory))
         assert not stale, stale
         found = [value for _, value in values_between(log, log.log_start, log.log_end)]
-        known = any(found == values[: len(found)] for values in (self.values, *self._may_return))
+        contents = ((self.start, self.values), *self._may_return)
+        known = any(log.log_start == start and found == values[: len(found)] for start, values in contents)
         assert known, "promise 2: the log has what was never written there"
         assert len(found) >= self.sure, f"promise 1: {self.sure} were flushed, and {len(found)} are there"
-        self.values, self.sure = found, len(found)
-        assert (log.log_start, log.log_end) == (self.start, self.start + len(found))
+        self.start, self.values, self.sure = log.log_start, found, len(found)
+        assert log.log_end == self.start + len(found)
+        epochs = LeaderEpochs()
         for _, _, header in headers_from(log.segments, log.log_start, log.log_end):
-            epoch = log.epochs.epoch_at(header.base_offset)
-            assert epoch == header.leader_epoch, f"rule 4: offset {header.base_offset} is of another epoch than {epoch}"
+            epochs.assign(header.leader_epoch, header.base_offset)
+        assert list(log.epochs) == list(epochs), f"rule 4: {list(log.epochs)} are not the epochs of the batches"
 
     def _append(self) -> None:
         """Append several batches without a sync, sometimes in a new leader epoch, sometimes over several segments."""
@@ -154,18 +166,32 @@ class Life:
         end = self.rng.randrange(self.start, log.log_end + 1)
         if end == log.log_end:
             return
-        self.sure = min(self.sure, end - self.start)
         self.epoch += 1
-        self._may_return.append(list(self.values))
+        self._may_return.append((self.start, list(self.values)))
         if self.rng.random() < 0.2:
-            self.sure = 0
-            cut = full_truncation(self.partition, self.start, lambda: True)
-        else:
-            cut = truncation_to(self.partition, end, lambda: True)
+            self._begin_anew(self.start + self.rng.randrange(len(self.values) + 10))
+            return
+        self.sure = min(self.sure, end - self.start)
+        cut = truncation_to(self.partition, end, lambda: True)
         assert not prepare([cut])
         finish(cut)
         # Until the next group commit, a power cut may bring back truncated batches.
         del self.values[log.log_end - self.start :]
+
+    def _begin_anew(self, start: int) -> None:
+        """Remove the whole log, unless the replica has another role by then, and begin again at `start`."""
+        is_wanted = self.rng.random() < 0.8
+        cut = full_truncation(self.partition, start, lambda: is_wanted)
+        assert not prepare([cut])
+        self.sure = 0 if is_wanted else self.sure
+        assert finish(cut) == is_wanted
+        if is_wanted:
+            self._may_return.append((start, []))
+            self._sync()
+            assert not write_new_checkpoints([cut])
+            begun_anew(cut)
+            self.start, self.values = start, []
+            self._may_return.clear()
 
     def _end(self) -> None:
         """Kill the process or cut the power, and open the log until the process survives."""

@@ -5,12 +5,10 @@ import pytest
 from cordwood.chaos.sim.log_scenario import run_log_scenario
 
 SEEDS_WITH_A_STORY = {
-    1: "a log that was to start over, and died of it, came back without its beginning",
-    2: "an index stayed after its segment, and matched the next one of the same name",
-    20: "batches were appended before a truncation was on disk: a power cut left some of the old ones among the new",
-    22: "a segment that was released with an interval open could not be appended to again",
-    29: "such a mixture of old and new batches was called damaged",
-    39: "the flush mark of a truncated log was not noted: a torn batch after it was called damaged",
+    0: "a log that was to begin anew, and died of it, had records of the one log and leader epochs of the other",
+    3: "a log that began anew died between two files, and had leader epochs of the log before it",
+    5: "a log that was removed whole died of it, and counted as lost",
+    17: "the flush mark of a log that began anew came before its checkpoint: records that never were counted as lost",
 }
 
 

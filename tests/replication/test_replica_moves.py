@@ -514,10 +514,14 @@ def test_a_truncation_while_it_is_copied_is_copied_too() -> None:
 
 
 def test_a_log_that_begins_anew_while_it_is_copied_takes_no_former_segment_along() -> None:
+    def begin_anew(log: Log) -> None:
+        log.truncate_fully(500)
+        log.begun_anew()
+
     async def scenario() -> None:
         disk = SimulatedDisk(random.Random(1))
         broker = MovingBroker(disk, rate=4000.0)
-        partition = await cut_while_copied(broker, lambda log: log.truncate_fully(500))
+        partition = await cut_while_copied(broker, begin_anew)
         assert broker.segments_in("/data-b") == [segment.path for segment in partition.log.segments]
         again = MovingBroker(disk)
         log = again.open(4).log

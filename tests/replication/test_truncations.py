@@ -20,9 +20,11 @@ from cordwood.replication.partition import Partition
 from cordwood.replication.truncation import PRODUCERS_ON_LOOP_MAX, Truncations, full_truncation, truncation_to
 from cordwood.storage.batch import check, headers, stamp
 from cordwood.storage.errors import LostTail, TruncationUnsynced
-from cordwood.storage.flushed_offsets import FlushedOffset
+from cordwood.storage.flushed_offsets import FlushedOffset, FlushedOffsets
+from cordwood.storage.pending_flush import PendingFlush
 from cordwood.storage.producers import Producers
 from cordwood.storage.state import load, write_checkpoint
+from cordwood.storage.types import NO_EPOCH
 
 PARTITIONS = 200
 OLD_LEADER, NEW_LEADER = 3, 4
@@ -344,26 +346,146 @@ def test_the_checkpoint_of_many_producers_before_a_truncation_is_not_made_on_the
     run(scenario())
 
 
-@pytest.mark.parametrize("is_wanted", [False, True])
-def test_a_log_that_keeps_its_records_after_all_has_their_epochs_on_disk_again(is_wanted: bool) -> None:
+async def following(broker: ReplicaFixture) -> Partition:
+    """Return a replica that has two flushed records, and has just become a follower."""
+    await broker.produce_and_flush("a", "b")
+    partition = broker.partition()
+    partition.assigned(Assignment(OLD_LEADER, 2, 2, (ME, OLD_LEADER), frozenset({OLD_LEADER}), 1))
+    return partition
+
+
+def mark_of(broker: ReplicaFixture) -> FlushedOffset | None:
+    """Return the flush mark that a restart would find."""
+    return FlushedOffsets(broker.directories[0].flushed_offsets.file).get(TOPIC_ID, 0)
+
+
+@pytest.mark.parametrize("what", ["not wanted", "failed"])
+def test_a_log_that_keeps_its_records_after_all_keeps_their_epochs_on_disk(what: str) -> None:
     async def scenario() -> None:
         broker = ReplicaFixture(run_blocking=Threads().run)
-        await broker.produce_and_flush("a", "b")
-        partition = broker.partition()
+        partition = await following(broker)
         log = partition.log
         write_checkpoint(log.disk, log.directory, state := log.state())
         log.checkpoint_written(state)
         partition.directory.uncheckpointed.clear()
-        partition.assigned(Assignment(OLD_LEADER, 2, 2, (ME, OLD_LEADER), frozenset({OLD_LEADER}), 1))
-        if is_wanted:
+        cut = truncation_to(partition, 0, lambda: what != "not wanted")
+        if what == "failed":
             broker.disk.faults.fail_next_write("recovery", code=errno.ENOSPC)
-        truncating = asyncio.ensure_future(Truncations().truncate(full_truncation(partition, 9, lambda: is_wanted)))
+        assert not await Truncations().truncate(cut)
+        assert partition in partition.directory.uncheckpointed
+        assert list(load(log.disk, log.directory).epochs) == list(log.epochs) != []
+
+    run(scenario())
+
+
+def test_a_log_that_is_not_removed_after_all_is_found_by_a_restart_as_it_is() -> None:
+    async def scenario() -> None:
+        broker = ReplicaFixture(run_blocking=Threads().run)
+        partition = await following(broker)
+        truncation = full_truncation(partition, 9, lambda: False)
+        assert not await Truncations().truncate(truncation)
+        epochs = list(partition.log.epochs)
+        broker.restart()
+        log = broker.partition().log
+        assert (log.log_start, log.log_end, list(log.epochs), log.damage) == (0, 2, epochs, [])
+
+    run(scenario())
+
+
+def test_a_truncation_in_which_the_process_was_killed_is_on_disk_after_the_next_start() -> None:
+    async def scenario() -> None:
+        broker = ReplicaFixture(run_blocking=Threads().run)
+        partition = await following(broker)
+        truncating = asyncio.ensure_future(Truncations().truncate(truncation_to(partition, 1, lambda: True)))
         await asyncio.sleep(1)
+        assert partition.log.has_unsynced_truncation
+        broker.restart()
+        truncating.cancel()
+        assert broker.partition().log.log_end == 1
+        assert mark_of(broker) == FlushedOffset(1, 0)
+        assert broker.values_after_a_power_cut() == ["a"]
+
+    run(scenario())
+
+
+@pytest.mark.parametrize("what", ["failed", "deleted"])
+def test_no_replica_that_has_failed_or_is_deleted_stays_locked(what: str) -> None:
+    async def scenario() -> None:
+        broker = ReplicaFixture(run_blocking=Threads().run)
+        partition = await following(broker)
+        truncating = asyncio.ensure_future(Truncations().truncate(full_truncation(partition, 9, lambda: True)))
+        await asyncio.sleep(0.05)
+        assert partition.log.begins_anew
+        if what == "failed":
+            partition.fail(RuntimeError("broken"))
+        else:
+            partition.is_deleted = True
         broker.let_go()
         assert not await truncating
-        assert partition in partition.directory.uncheckpointed
-        write_checkpoint(log.disk, log.directory, log.state())
-        assert list(load(log.disk, log.directory).epochs) == list(log.epochs) != []
+        assert not partition.is_checkpoint_locked
+
+    run(scenario())
+
+
+def test_a_group_commit_before_a_truncation_does_not_leave_its_flush_mark() -> None:
+    async def scenario() -> None:
+        broker = ReplicaFixture(run_blocking=Threads().run)
+        partition, found = await following(broker), list[FlushedOffset | None]()
+        partition.log.discard = lambda _: found.append(mark_of(broker))
+        truncating = asyncio.ensure_future(Truncations().truncate(full_truncation(partition, 9, lambda: True)))
+        await asyncio.sleep(0.005)
+        partition.note_flushed()
+        await asyncio.sleep(1)
+        assert found == [FlushedOffset(0, NO_EPOCH, is_truncating=True)]
+        broker.let_go()
+        assert await truncating
+        assert mark_of(broker) == FlushedOffset(9, NO_EPOCH)
+
+    run(scenario())
+
+
+def test_the_checkpoint_of_another_log_waits_until_the_removal_is_on_disk(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def scenario() -> None:
+        broker = ReplicaFixture(run_blocking=Threads().run)
+        partition = await following(broker)
+        log, begin_flush = partition.log, partition.begin_flush
+
+        def without_descriptors() -> PendingFlush:
+            monkeypatch.setattr(partition, "begin_flush", begin_flush)
+            raise OSError(errno.EMFILE, "too many open files")
+
+        monkeypatch.setattr(partition, "begin_flush", without_descriptors)
+        truncating = asyncio.ensure_future(Truncations().truncate(full_truncation(partition, 9, lambda: True)))
+        await asyncio.sleep(0.05)
+        broker.let_go()
+        await asyncio.sleep(0.05)
+        assert (log.has_unsynced_truncation, load(log.disk, log.directory).log_start) == (True, 0)
+        await asyncio.sleep(0.5)
+        broker.let_go()
+        assert await truncating
+        assert load(log.disk, log.directory).log_start == 9
+
+    run(scenario())
+
+
+def test_the_checkpoint_of_another_log_is_written_again_after_an_error() -> None:
+    async def scenario() -> None:
+        broker = ReplicaFixture(run_blocking=Threads().run)
+        partition = await following(broker)
+        log = partition.log
+        truncating = asyncio.ensure_future(Truncations().truncate(full_truncation(partition, 9, lambda: True)))
+        await asyncio.sleep(1)
+        broker.disk.faults.fail_next_write("recovery", code=errno.ENOSPC)
+        broker.let_go()
+        await asyncio.sleep(0.5)
+        assert (log.begins_anew, truncating.done()) == (True, False)
+        # Other logs' checkpoints do not wait for it.
+        await asyncio.wait_for(housekeeping_of(broker).checkpoints.write(partition), 0.1)
+        with pytest.raises(TruncationUnsynced):
+            log.append_stamped(data := stamped("c", 9, 2), headers(data), NOW_MS)
+        assert await truncating
+        log.append_stamped(data, headers(data), NOW_MS)
+        assert (load(log.disk, log.directory).log_start, partition.is_checkpoint_locked) == (9, False)
 
     run(scenario())
 
@@ -400,7 +522,7 @@ def test_the_mark_of_a_log_that_was_truncated_before_a_gap_is_that_of_its_new_en
         truncating = asyncio.ensure_future(Truncations().truncate(truncation_to(partition, 7, lambda: True)))
         await asyncio.sleep(1)
         broker.restart()
-        assert broker.directories[0].flushed_offsets.get(TOPIC_ID, 0) == FlushedOffset(partition.log.log_end, 1)
+        assert mark_of(broker) == FlushedOffset(partition.log.log_end, 1, is_truncating=True)
         truncating.cancel()
 
     run(scenario())

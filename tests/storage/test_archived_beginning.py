@@ -8,7 +8,7 @@ from log_fixture import DIRECTORY, SMALL, LogFixture
 from cordwood.storage.epochs import EpochStart, LeaderEpochs
 from cordwood.storage.errors import ForeignSegment, NotLocal, OffsetOutOfRange, Unfinished
 from cordwood.storage.scrub import verify, view_of
-from cordwood.storage.state import ArchivedBeginning, lower_checkpoint, state_of_new_log
+from cordwood.storage.state import ArchivedBeginning
 from cordwood.storage.types import LeaderEpoch, Offset
 from cordwood.storage.verify import verify_partition
 
@@ -90,10 +90,7 @@ def test_an_empty_log_begins_after_the_archive_and_knows_epochs_and_producers(lo
     log.send(0, "a", producer=9)
     epochs = LeaderEpochs((EpochStart(LeaderEpoch(0), Offset(0)), EpochStart(LeaderEpoch(3), Offset(70))))
     before = ArchivedBeginning(10, epochs, log.log.producers)
-    log._note(0)
-    lower_checkpoint(log.disk, DIRECTORY, state_of_new_log(100, before))
-    log.log.truncate_fully(100, before)
-    log._sync()
+    log.truncate_fully(100, before)
     for _ in range(2):
         assert (log.start, log.log.local_start, log.end) == (10, 100, 100)
         assert log.log.epochs.end_of(0, 100) == (0, 70)
@@ -172,10 +169,7 @@ def test_missing_epochs_of_archived_records_are_no_fault_of_the_disk(in_epochs: 
 
 def test_an_empty_log_without_its_recovery_checkpoint_knows_the_epochs_before_it(log: LogFixture) -> None:
     before = ArchivedBeginning(0, LeaderEpochs(tuple(EPOCHS)), log.log.producers)
-    log._note(0)
-    lower_checkpoint(log.disk, DIRECTORY, state_of_new_log(100, before))
-    log.log.truncate_fully(100, before)
-    log._sync()
+    log.truncate_fully(100, before)
     log._note(100)
     log.disk.flip(f"{DIRECTORY}/recovery", 20, 0)
     log.kill().reopen()

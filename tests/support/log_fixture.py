@@ -14,8 +14,14 @@ from cordwood.storage.flushed_offsets import FlushedOffsets
 from cordwood.storage.log import Appended
 from cordwood.storage.log_loader import open_log
 from cordwood.storage.records import Record, decode, encode
-from cordwood.storage.state import lower_checkpoint, state_of_new_log, write_checkpoint
-from cordwood.storage.truncation_plan import state_before_truncation
+from cordwood.storage.state import (
+    ArchivedBeginning,
+    lower_checkpoint,
+    state_of_new_log,
+    write_checkpoint,
+    write_new_log,
+)
+from cordwood.storage.truncation_plan import state_before_full_truncation, state_before_truncation
 from cordwood.storage.types import ProducerIdAndEpoch
 
 ROOT = "/data"
@@ -126,13 +132,17 @@ class LogFixture:
         self.log.truncate(end)
         return self if self.log.is_flushing else self._sync()
 
-    def truncate_fully(self, offset: int) -> Self:
+    def truncate_fully(self, offset: int, before: ArchivedBeginning | None = None) -> Self:
         """Drop everything and start at `offset`, as a follower does below the leader's log start."""
         self._note(0)
         self._marks.file.sync()
-        lower_checkpoint(self.disk, DIRECTORY, state_of_new_log(offset))
-        self.log.truncate_fully(offset)
-        return self._sync()
+        if (state := state_before_full_truncation(self.log)) is not None:
+            write_checkpoint(self.disk, DIRECTORY, state)
+        self.log.truncate_fully(offset, before)
+        self._sync()
+        write_new_log(self.disk, DIRECTORY, state_of_new_log(offset, before))
+        self.log.begun_anew()
+        return self
 
     def delete_records(self, before: int) -> Self:
         self.log.raise_log_start(before)

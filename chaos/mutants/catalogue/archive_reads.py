@@ -91,8 +91,8 @@ MUTANTS = (
     Mutant(
         "a-log-after-the-archive-knows-no-producers",
         "storage/log.py",
-        "        self.flushed_start = self.log_start\n",
-        "        self.flushed_start, self.producers = self.log_start, Producers()\n",
+        "        self.flushed_start = min(self.flushed_start, self.log_start)\n",
+        "        self.flushed_start, self.producers = min(self.flushed_start, self.log_start), Producers()\n",
         BEGINNING,
         "A batch that a producer sends again is in the log twice.",
         Scenario.BROKERS,

@@ -6,8 +6,8 @@ MUTANTS = (
     Mutant(
         "truncated-logs-keep-the-low-mark",
         "replication/truncation.py",
-        "        partition.flush_mark.note(log.flushed_end, log.epochs.latest)\n",
-        "",
+        "        partition.directory.flusher.touch(partition)\n        partition.note_flushed()\n",
+        "        partition.directory.flusher.touch(partition)\n",
         "The flush mark of a truncated log is that of its new end (disk rule 4).",
         "After a restart, a torn batch counts as damage: its offsets are lost.",
         Scenario.LOGS,
@@ -33,7 +33,7 @@ MUTANTS = (
     Mutant(
         "checkpoints-do-not-wait-for-truncations",
         "replication/checkpoints.py",
-        "            while partition.is_checkpoint_locked:\n",
+        "            while partition.is_checkpoint_locked and partition.log.segments:\n",
         "            while False:\n",
         "No checkpoint is written between the preparation of a truncation and the truncation (disk rule 7).",
         "After a restart, truncated records count as lost.",
@@ -217,8 +217,8 @@ MUTANTS = (
     Mutant(
         "the-mark-has-the-newest-epoch",
         "replication/partition.py",
-        "self.flush_mark.note(end, self.log.epochs.epoch_at(end - 1))",
-        "self.flush_mark.note(end, self.log.epochs.latest)",
+        "self.flush_mark.note(end, log.epochs.epoch_at(end - 1), ",
+        "self.flush_mark.note(end, log.epochs.latest, ",
         "A flush mark has the leader epoch of the last flushed record.",
         "A flipped bit in the epoch of a flushed batch is not noticed.",
         Scenario.REPLICAS,

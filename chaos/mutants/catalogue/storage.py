@@ -55,7 +55,7 @@ MUTANTS = (
     Mutant(
         "no-mark-before-truncation",
         "replication/truncation.py",
-        "    lower_flushed_end(partition, end)\n",
+        "    _lower_flush_mark(partition, flushed_end_before_truncation(log, end))\n",
         "",
         "The stored flushed offset is lowered and synced before a truncation.",
         "A crash during a truncation looks like a loss of records that no replica can repair.",
@@ -91,8 +91,8 @@ MUTANTS = (
     Mutant(
         "no-sync-of-what-a-restart-found",
         "storage/log.py",
-        "        if self.segments and (flushed_end < self.log_end or flushed_end <= self.segments[-1].base_offset):\n",
-        "        if False:\n",
+        "        if has_more or is_truncating:\n",
+        "        if is_truncating:\n",
         "Records that a killed process left in the page cache are synced before they count.",
         LOST,
         Scenario.REPLICAS,
@@ -163,7 +163,7 @@ MUTANTS = (
     Mutant(
         "no-checksum-of-marks",
         "storage/flushed_offsets.py",
-        "if len(content) < SLOT_BYTES or crc32c(content[: _CHECKED.size]) != _SLOT.unpack(content)[4]:",
+        "if len(content) < SLOT_BYTES or crc32c(content[: _CHECKED.size]) != _SLOT.unpack(content)[-1]:",
         "if len(content) < SLOT_BYTES:",
         "A broker rejects a stored flushed offset with a wrong checksum.",
         "A log opens as if it had lost records or had never had any.",
@@ -238,15 +238,6 @@ MUTANTS = (
         "        unread = Recovered(0, 0,",
         "Without `recovery` the log start offset is that of `leader-epochs`.",
         "Deleted records come back, or count as lost: the replica leaves the ISR and is replicated from its start.",
-    ),
-    Mutant(
-        "epochs-are-set-back-first",
-        "storage/state.py",
-        "    _write_recovery(disk, directory, state)\n    _write_epochs(disk, directory, state)\n",
-        "    _write_epochs(disk, directory, state)\n    _write_recovery(disk, directory, state)\n",
-        "A crash during a truncation leaves no batch without its leader epoch (rule 4).",
-        "A follower does not truncate to the first common epoch.",
-        Scenario.LOGS,
     ),
     Mutant(
         "failed-sync-is-ignored",
@@ -416,15 +407,6 @@ MUTANTS = (
         "A log has the leader epochs of the batches that it has refetched (rule 2).",
         "A leader answers with a wrong end of an epoch, and a follower truncates too much or too little.",
         Scenario.LOGS,
-    ),
-    Mutant(
-        "what-a-truncation-prepared-stays",
-        "replication/truncation.py",
-        "    partition.log.epochs.must_be_rewritten()\n",
-        "",
-        "A log that is not truncated after all has its own leader epochs on disk again.",
-        "After a restart the log has the epochs of the truncated one, and followers truncate by them.",
-        Scenario.REPLICAS,
     ),
     Mutant(
         "batches-without-records-tell-epochs",
