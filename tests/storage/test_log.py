@@ -10,7 +10,14 @@ from log_fixture import START_MS, LogFixture
 from cordwood.chaos.sim.faults import Died
 from cordwood.storage.batch import check, split
 from cordwood.storage.config import LogConfig
-from cordwood.storage.errors import CorruptBatch, NotInMemory, OffsetOutOfRange, Truncated, TruncationUnsynced
+from cordwood.storage.errors import (
+    CorruptBatch,
+    DamagedLog,
+    NotInMemory,
+    OffsetOutOfRange,
+    Truncated,
+    TruncationUnsynced,
+)
 from cordwood.storage.pins import NOT_PINNED, Pin
 from cordwood.storage.records import Record, decode, encode
 
@@ -29,6 +36,13 @@ def test_what_is_appended_is_read(log: LogFixture) -> None:
     assert log.append_batch("c", "d")[:2] == (2, 4)
     assert log.values() == ["a", "b", "c", "d"]
     assert (log.start, log.end) == (0, 4)
+
+
+def test_records_that_no_segment_has_are_no_empty_answer(log: LogFixture) -> None:
+    log.append("a", "b")
+    log.log.log_end = 5
+    with pytest.raises(DamagedLog):
+        log.log.slice(3, 1000, 5)
 
 
 def test_batches_are_kept_as_they_came_but_for_offset_and_epoch(log: LogFixture) -> None:
