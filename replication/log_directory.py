@@ -140,7 +140,7 @@ class LogDirectory:
             try:
                 await self.run_blocking(_remove_all, self.disk, discarded)
             except Exception as error:
-                # The thread did not begin, for example for lack of threads.
+                # The thread did not begin, for example for lack of threads. The truncations, which are made, go on.
                 _events.warning("files.not_removed", path=self.path, error=str(error))
 
     def declared(self) -> None:

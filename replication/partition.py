@@ -273,6 +273,7 @@ class Partition:
         if the flushed end cannot be written.
         """
         self.log.flushed(pending)
+        # As `is_writable`, without the call: each group commit comes here for each of its replicas.
         if self.error is None and not self.is_deleted:
             self.note_flushed()
             self.directory.uncheckpointed[self] = None

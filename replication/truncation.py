@@ -27,7 +27,6 @@ from cordwood.storage.state import (
     LogState,
     lower_checkpoint,
     state_of_new_log,
-    write_checkpoint,
     write_new_log,
 )
 from cordwood.storage.transaction_log import must_read_again
@@ -61,7 +60,7 @@ class Truncation:
     is_wanted: Callable[[], bool]
     """Called right before the truncation: whether the replica still has the role that requires it."""
     state: LogState | None = None
-    """Checkpoint that must be on disk before a truncation to `end`, None if it already is; of a new log, after it."""
+    """Checkpoint that must be on disk before the truncation, None if it already is; after it, that of a new log."""
     is_long: bool = False
     """Whether `prepare` makes the checkpoint: batches have to be read, or there are many producers."""
     again: Producers | None = None
@@ -151,9 +150,9 @@ class Truncations:
                         await asyncio.sleep(0)
                 await directory.remove_discarded()
                 await directory.flusher.group_flushed()
-                if begun := {one: due.pop(one) for one in list(due) if one.is_full and one.partition.log.begins_anew}:
+                if anew := {one: due.pop(one) for one in list(due) if one.is_full and one.partition.log.begins_anew}:
                     # Apart: nothing else in the directory waits for one that lacks resources.
-                    self._tasks.spawn(self._begin_anew(directory, begun), f"new logs in {directory.path}")
+                    self._tasks.spawn(self._begin_anew(directory, anew), f"new logs in {directory.path}")
                 for number, (truncation, done) in enumerate(due.items(), 1):
                     is_truncated = truncation in truncated and not truncation.partition.is_offline
                     _call(truncation, done, is_truncated=is_truncated)
@@ -192,7 +191,8 @@ class Truncations:
         try:
             return await asyncio.shield(writing)
         except Exception as error:
-            # The thread did not begin, for example for lack of threads. No truncation may be forgotten for that.
+            # The thread did not begin, for example for lack of threads: `write` raises nothing. No truncation may be
+            # forgotten for that.
             return dict.fromkeys(truncations, OutOfResources(f"the thread did not begin: {error!r}"))
 
 
@@ -211,9 +211,8 @@ def prepare(truncations: Sequence[Truncation]) -> Failures:
                 # A replica without a first record has no directory yet.
                 for changed in log.disk.make_directories(log.directory):
                     sync_directory(log.disk, changed)
-                if (before := state_before_full_truncation(log)) is not None:
-                    write_checkpoint(log.disk, log.directory, before)
-            if truncation.is_long:
+                truncation.state = state_before_full_truncation(log)
+            elif truncation.is_long:
                 truncation.again = producers_before_truncation(log, truncation.end)
                 truncation.state = state_before_truncation(log, truncation.end, truncation.again)
             if truncation.state is not None:

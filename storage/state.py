@@ -173,9 +173,7 @@ def write_checkpoint(disk: Disk, directory: str, state: LogState) -> None:
 
 def lower_checkpoint(disk: Disk, directory: str, state: LogState) -> None:
     """Write the checkpoint of a truncation before it, still with the leader epochs of all batches. Blocks."""
-    _sync_names(disk, directory, state)
-    _write_epochs(disk, directory, state)
-    _write_recovery(disk, directory, state)
+    write_checkpoint(disk, directory, state._replace(aborted=()))
     # Rows in excess are stale, and rows that lack are damage.
     for rows in state.aborted:
         rows.write(disk)

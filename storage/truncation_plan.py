@@ -51,7 +51,7 @@ def state_before_truncation(log: "Log", end: int, again: Producers | None = None
 
 
 def state_before_full_truncation(log: "Log") -> LogState | None:
-    """Return the checkpoint to write (`write_checkpoint`) before the whole log is removed; None if it has no segment.
+    """Return the checkpoint to write (`lower_checkpoint`) before the whole log is removed; None if it has no segment.
 
     A crash before the removal leaves the log, to be read from its first segment on; a later one leaves an empty log.
     """

@@ -72,9 +72,7 @@ class Life:
         self.values: list[str] = []
         self.start = self.sure = self.openings = self.epoch = self._written = 0
         self._may_return: list[tuple[int, list[str]]] = []
-        """Log starts and contents before truncations in which the process died.
-
-        A power cut may bring back truncated batches.
+        """Log starts and contents before truncations in which the process died: a power cut may bring them back.
 
         The list is cleared by the next flush of new batches.
         """

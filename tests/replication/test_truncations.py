@@ -354,6 +354,11 @@ async def following(broker: ReplicaFixture) -> Partition:
     return partition
 
 
+def removing(partition: Partition) -> asyncio.Future[bool]:
+    """Begin to remove the whole log of a replica, which is to begin again at offset 9."""
+    return asyncio.ensure_future(Truncations().truncate(full_truncation(partition, 9, lambda: True)))
+
+
 def mark_of(broker: ReplicaFixture) -> FlushedOffset | None:
     """Return the flush mark that a restart would find."""
     return FlushedOffsets(broker.directories[0].flushed_offsets.file).get(TOPIC_ID, 0)
@@ -408,12 +413,30 @@ def test_a_truncation_in_which_the_process_was_killed_is_on_disk_after_the_next_
     run(scenario())
 
 
+def test_a_follower_asks_for_nothing_until_its_new_log_is_on_disk() -> None:
+    async def scenario() -> None:
+        broker = FollowerFixture()
+        partition = broker.follow(0)
+        partition.log.truncate_fully(9)
+        await asyncio.sleep(0.2)
+        broker.asked()
+        broker.leader_connection.follow(partition)
+        await asyncio.sleep(1)
+        assert broker.asked() == []
+        partition.log.begun_anew()
+        await asyncio.sleep(30)
+        assert [row.log_end for row in broker.asked()][:1] == [9]
+        await broker.leader_connection.close()
+
+    run(scenario())
+
+
 @pytest.mark.parametrize("what", ["failed", "deleted"])
 def test_no_replica_that_has_failed_or_is_deleted_stays_locked(what: str) -> None:
     async def scenario() -> None:
         broker = ReplicaFixture(run_blocking=Threads().run)
         partition = await following(broker)
-        truncating = asyncio.ensure_future(Truncations().truncate(full_truncation(partition, 9, lambda: True)))
+        truncating = removing(partition)
         await asyncio.sleep(0.05)
         assert partition.log.begins_anew
         if what == "failed":
@@ -432,7 +455,7 @@ def test_a_group_commit_before_a_truncation_does_not_leave_its_flush_mark() -> N
         broker = ReplicaFixture(run_blocking=Threads().run)
         partition, found = await following(broker), list[FlushedOffset | None]()
         partition.log.discard = lambda _: found.append(mark_of(broker))
-        truncating = asyncio.ensure_future(Truncations().truncate(full_truncation(partition, 9, lambda: True)))
+        truncating = removing(partition)
         await asyncio.sleep(0.005)
         partition.note_flushed()
         await asyncio.sleep(1)
@@ -455,7 +478,7 @@ def test_the_checkpoint_of_another_log_waits_until_the_removal_is_on_disk(monkey
             raise OSError(errno.EMFILE, "too many open files")
 
         monkeypatch.setattr(partition, "begin_flush", without_descriptors)
-        truncating = asyncio.ensure_future(Truncations().truncate(full_truncation(partition, 9, lambda: True)))
+        truncating = removing(partition)
         await asyncio.sleep(0.05)
         broker.let_go()
         await asyncio.sleep(0.05)
@@ -473,7 +496,7 @@ def test_the_checkpoint_of_another_log_is_written_again_after_an_error() -> None
         broker = ReplicaFixture(run_blocking=Threads().run)
         partition = await following(broker)
         log = partition.log
-        truncating = asyncio.ensure_future(Truncations().truncate(full_truncation(partition, 9, lambda: True)))
+        truncating = removing(partition)
         await asyncio.sleep(1)
         broker.disk.faults.fail_next_write("recovery", code=errno.ENOSPC)
         broker.let_go()

@@ -29,7 +29,9 @@ def test_a_log_that_begins_anew_takes_records_once_that_is_on_disk() -> None:
         with pytest.raises(TruncationUnsynced):
             log.append("too early")
         log.flush()
+    assert (log.start, log.log.flushed_start) == (20, 0)
     log.log.begun_anew()
+    assert log.log.flushed_start == 20
     assert log.append("in time").values() == ["in time"]
 
 

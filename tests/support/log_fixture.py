@@ -137,7 +137,7 @@ class LogFixture:
         self._note(0)
         self._marks.file.sync()
         if (state := state_before_full_truncation(self.log)) is not None:
-            write_checkpoint(self.disk, DIRECTORY, state)
+            lower_checkpoint(self.disk, DIRECTORY, state)
         self.log.truncate_fully(offset, before)
         self._sync()
         write_new_log(self.disk, DIRECTORY, state_of_new_log(offset, before))

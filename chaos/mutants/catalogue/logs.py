@@ -698,8 +698,8 @@ MUTANTS = (
     Mutant(
         "a-full-truncation-is-not-prepared",
         "replication/truncation.py",
-        "                    write_checkpoint(log.disk, log.directory, before)\n",
-        "                    pass\n",
+        "                truncation.state = state_before_full_truncation(log)\n",
+        "                pass\n",
         "The recovery point is lowered before a log is removed whole.",
         "A crash during the removal looks like a loss of records.",
         Scenario.LOGS,
@@ -707,9 +707,8 @@ MUTANTS = (
     Mutant(
         "another-log-is-prepared-before-the-removal",
         "replication/truncation.py",
-        "                    write_checkpoint(log.disk, log.directory, before)\n",
-        "                    state = state_of_new_log(truncation.end, truncation.before)\n"
-        "                    write_new_log(log.disk, log.directory, state)\n",
+        "                truncation.state = state_before_full_truncation(log)\n",
+        "                truncation.state = state_of_new_log(truncation.end, truncation.before)\n",
         "The checkpoint of another log is written after the removal of this one is durable (rule 4).",
         "After a crash, followers truncate by the leader epochs of another log.",
         Scenario.LOGS,
@@ -748,6 +747,15 @@ MUTANTS = (
         "        if False:\n",
         "A group commit that ends before a truncation does not leave its flush mark (disk rule 7).",
         "A crash during the truncation looks like a loss of records.",
+        Scenario.REPLICAS,
+    ),
+    Mutant(
+        "a-new-log-is-asked-for-before-it-is-on-disk",
+        "replication/leader_connection.py",
+        "        if following.partition.log.begins_anew:\n",
+        "        if False:\n",
+        "A follower reports no end and no start of a log whose checkpoint is not on disk (rule 1).",
+        "A replica joins the in-sync set, and after a power cut its log ends before the high watermark.",
         Scenario.REPLICAS,
     ),
 )
