@@ -26,7 +26,7 @@ from cordwood.bench.growth import (
 )
 from cordwood.bench.growth.curves import Area
 from cordwood.bench.growth.failover import NotLedAgain
-from cordwood.bench.growth.place import BenchPlace
+from cordwood.bench.growth.place import BenchPlace, NotServed
 from cordwood.bench.growth.wire import RequestFailed
 from cordwood.chaos.live.brokers import NotInTime
 from cordwood.chaos.live.process import BrokerEnded, StillRuns
@@ -98,6 +98,7 @@ def main(
         StillRuns,
         NotInTime,
         NotLedAgain,
+        NotServed,
         RequestFailed,
         KafkaException,
         OSError,

@@ -7,7 +7,7 @@ from cordwood.bench.growth.place import (
     REQUESTS,
     BenchPlace,
     allow_many_files,
-    create_topic,
+    create_topic_on,
     idle_percent,
     median_produce_us,
     resident_mb,
@@ -27,7 +27,7 @@ def measure(place: BenchPlace) -> Area:
     area = Area("connections", "idle connections")
     clients: list[BlockingClient] = []
     with place.broker("connections") as broker:
-        create_topic(broker.address, 1)
+        create_topic_on(broker.address, 1)
         before_mb = resident_mb(broker)
         try:
             for count in COUNTS:

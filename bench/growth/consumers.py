@@ -11,7 +11,7 @@ from cordwood.bench.growth.place import (
     TOPIC,
     BenchPlace,
     allow_many_files,
-    create_topic,
+    create_topic_on,
     end_offset,
 )
 from cordwood.bench.growth.wire import BlockingClient, FetchFrame, ProduceFrame
@@ -118,7 +118,7 @@ def measure(place: BenchPlace) -> Area:
     for count in COUNTS:
         place.say(f"  {count:,} consumers")
         with place.broker(f"consumers-{count}") as broker:
-            create_topic(broker.address, 1)
+            create_topic_on(broker.address, 1)
             tail(broker.address, count, RATE, 1.0)
             before = cpu_seconds([broker.pid])
             tailed = tail(broker.address, count, RATE, place.seconds(SECONDS))

@@ -7,7 +7,7 @@ from cordwood.bench.growth.place import (
     REQUESTS,
     TOPIC,
     BenchPlace,
-    create_topic,
+    create_topic_on,
     end_offset,
     fetch_us,
     free_bytes,
@@ -36,7 +36,7 @@ def measure(place: BenchPlace) -> Area:
     sizes = [size * place.scale for size in SIZES_GB]
     area.notes.append(f"Real records are written, so no log of more than {sizes[-1]:g} GB.")
     with place.broker("log") as broker:
-        create_topic(broker.address, 1)
+        create_topic_on(broker.address, 1)
         written = 0
         for size in sizes:
             more = size * GB - written

@@ -9,7 +9,7 @@ from cordwood.bench.growth.place import (
     ROUNDS,
     BenchPlace,
     cpu_us,
-    create_topic,
+    create_topic_on,
     fetch_us,
     idle_percent,
     produce_us,
@@ -33,7 +33,7 @@ def measure(place: BenchPlace) -> Area:
     area = Area("partitions", "partitions on one broker")
     counts = sorted({place.share(count, least=10) for count in COUNTS})
     with place.broker("reference") as reference:
-        create_topic(reference.address, counts[0])
+        create_topic_on(reference.address, counts[0])
         spread(reference.address, counts[0], counts[0])
         for count in counts:
             place.say(f"  {count:,} partitions")
@@ -66,7 +66,7 @@ def _fetch_us(address: str, pids: list[int], requests: int) -> float:
 
 def _restarts(area: Area, broker: BrokerProcess, count: int) -> None:
     """Measure restarts after SIGKILL and SIGTERM, with a record in every partition."""
-    create_topic(broker.address, count)
+    create_topic_on(broker.address, count)
     spread(broker.address, count, count)
     why = "Every log is opened, and what was written last is read, before the first request is taken."
     broker.kill()

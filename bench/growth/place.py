@@ -12,9 +12,9 @@ from pathlib import Path
 
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from cordwood.bench.growth.wire import BlockingClient, FetchFrame, ProduceFrame, batch_of
+from cordwood.bench.growth.wire import BlockingClient, FetchFrame, OffsetsFrame, ProduceFrame, batch_of
 from cordwood.bench.machine import cpu_seconds, largest_resident_mb
-from cordwood.chaos.live.process import BrokerProcess
+from cordwood.chaos.live.process import BrokerProcess, wait_for
 
 TOPIC = "growth"
 RECORD_BYTES = 100
@@ -24,6 +24,10 @@ CREATE_S = 60.0
 IN_FLIGHT = 500
 # The imports fall into no measurement of an idle broker.
 SETTINGS = {"controlled.shutdown.max.wait.ms": "1000", "imports.delay.ms": "0"}
+
+
+class NotServed(Exception):
+    """A broker does not serve all partitions of a topic within CREATE_S."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +68,19 @@ def create_topic(bootstrap: str, partitions: int, replicas: int = 1) -> None:
     """Create the topic. Raises KafkaException."""
     admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
     admin.create_topics([NewTopic(TOPIC, partitions, replicas)], request_timeout=CREATE_S)[TOPIC].result(CREATE_S)
+
+
+def create_topic_on(address: str, partitions: int) -> None:
+    """Create the topic on the only broker of a cluster, and wait until it leads all partitions.
+
+    CreateTopics is answered before: the broker opens a few partitions at a time. Raises KafkaException, NotServed,
+    OSError.
+    """
+    create_topic(address, partitions)
+    offsets = OffsetsFrame({TOPIC: range(partitions)})
+    with BlockingClient(address) as client:
+        if not wait_for(lambda: offsets.refused_in(client.exchange(offsets.frame)) == 0, CREATE_S):
+            raise NotServed(f"not all of {partitions:,} partitions are served {CREATE_S:.0f} s after their creation")
 
 
 def spread(address: str, partitions: int, records: int) -> None:

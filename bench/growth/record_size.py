@@ -4,7 +4,7 @@ from cordwood.bench.growth.curves import Area
 from cordwood.bench.growth.place import (
     REQUESTS,
     BenchPlace,
-    create_topic,
+    create_topic_on,
     fetch_us,
     median_produce_us,
     resident_mb,
@@ -22,7 +22,7 @@ def measure(place: BenchPlace) -> Area:
         place.say(f"  {size:,} bytes")
         count = place.share(min(REQUESTS, BYTES_EACH // size), least=20)
         with place.broker(f"size-{size}") as broker:
-            create_topic(broker.address, 1)
+            create_topic_on(broker.address, 1)
             pids = [broker.pid]
             produced = median_produce_us(broker.address, pids, count, size, ROUNDS)
             why = "Its bytes are checked against their checksum, and copied into the page cache."

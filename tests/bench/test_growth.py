@@ -13,7 +13,7 @@ from cordwood.bench.growth.curves import Area
 from cordwood.bench.growth.place import (
     TOPIC,
     BenchPlace,
-    create_topic,
+    create_topic_on,
     end_offset,
     fetch_us,
     produce_us,
@@ -86,7 +86,7 @@ def test_the_page_has_what_the_result_says_with_its_commit_and_charts(area: Area
 
 def test_the_client_gets_what_it_produced_and_the_refusals(place: BenchPlace) -> None:
     with place.broker("one") as broker, BlockingClient(broker.address) as client:
-        create_topic(broker.address, 3)
+        create_topic_on(broker.address, 3)
         client.hello()
         spread(broker.address, 3, 9)
         assert client.produce(ProduceFrame(TOPIC, 2, batch_of(20))) == 3
@@ -104,7 +104,7 @@ def test_the_client_gets_what_it_produced_and_the_refusals(place: BenchPlace) ->
 
 def test_a_broker_is_charged_for_its_requests_and_starts_again_on_its_data(place: BenchPlace) -> None:
     with place.broker("one") as broker:
-        create_topic(broker.address, 1)
+        create_topic_on(broker.address, 1)
         pids = [broker.pid]
         assert 5 < produce_us(broker.address, pids, 200) < 20_000
         assert 5 < fetch_us(broker.address, pids, range(10), 200) < 20_000
@@ -119,7 +119,7 @@ def test_a_broker_is_charged_for_its_requests_and_starts_again_on_its_data(place
 
 def test_every_consumer_at_the_end_gets_every_record(place: BenchPlace) -> None:
     with place.broker("one") as broker:
-        create_topic(broker.address, 1)
+        create_topic_on(broker.address, 1)
         tailed = tail(broker.address, consumers=3, rate=200, seconds=1.0)
     assert (tailed.delivered, tailed.missing) == (600, 0)
     assert all(latency > 0 for latency in tailed.latencies_ms)
