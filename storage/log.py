@@ -60,6 +60,40 @@ class Appended(NamedTuple):
 class Log:
     """The log of one partition in `directory`. Nothing is on disk before the first append."""
 
+    __slots__ = (
+        "_covered_end",
+        "_covers_truncation",
+        "_has_gaps",
+        "_positions",
+        "_unsynced",
+        "begins_anew",
+        "clean_end",
+        "config",
+        "damage",
+        "directory",
+        "discard",
+        "disk",
+        "epochs",
+        "flushed_end",
+        "flushed_start",
+        "has_unsynced_truncation",
+        "is_flushing",
+        "lacks_archived_epochs",
+        "listed_end",
+        "log_end",
+        "log_start",
+        "must_roll",
+        "opened",
+        "pinned",
+        "producers",
+        "recovery_point",
+        "replaced",
+        "segments",
+        "truncations",
+        "uncheckpointed_bytes",
+        "unseen",
+    )
+
     def __init__(self, disk: Disk, directory: str, config: LogConfig, opened: OpenSegments | None = None) -> None:
         """`opened` is shared with the broker's other logs."""
         self.disk, self.directory, self.config = disk, directory, config

@@ -2,7 +2,7 @@
 
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -12,7 +12,7 @@ from kio.schema.metadata.v8 import request as metadata
 
 from cordwood.bench.growth.curves import Area
 from cordwood.bench.growth.failover import NotLedAgain
-from cordwood.bench.growth.place import SETTINGS, BenchPlace, cpu_us, idle_percent
+from cordwood.bench.growth.place import SETTINGS, BenchPlace, come_to_rest, cpu_us, idle_percent
 from cordwood.bench.growth.wire import BlockingClient, OffsetsFrame, RequestFailed
 from cordwood.bench.machine import largest_resident_mb
 from cordwood.chaos.live.broker_views import PartitionView
@@ -65,7 +65,7 @@ def _measure(area: Area, place: BenchPlace, cluster: LocalCluster, count: int) -
         began = time.perf_counter()
         _wait_served(addresses, views)
         area.curve("creation", "s", why).add(count, created_s + time.perf_counter() - began)
-        _wait_idle(pids)
+        come_to_rest(pids)
         why = "A partition keeps its log, its role and an entry in the metadata."
         area.curve("memory of one", "MB", why).add(count, largest_resident_mb(pids))
         area.curve("idle, each", "% of a core").add(count, idle_percent(pids, place.seconds(IDLE_S)))
@@ -101,7 +101,8 @@ def _configure(client: BlockingConnection, name: str, retention_ms: str) -> None
 def _wait_served(addresses: Sequence[str], views: Sequence[PartitionView]) -> None:
     """Wait until each leader answers for all of its partitions."""
     for leader, frame in _frames_by_leader(views).items():
-        _wait(partial(_serves, addresses[leader - 1], frame), f"broker {leader} does not serve")
+        if not wait_for(partial(_serves, addresses[leader - 1], frame), READY_S):
+            raise RequestFailed(f"broker {leader} does not serve within {READY_S:.0f} s")
 
 
 def _failover_s(cluster: LocalCluster, views: Sequence[PartitionView]) -> float:
@@ -157,16 +158,6 @@ def _serves(address: str, frame: OffsetsFrame) -> bool:
     """Return whether the broker answers ListOffsets for all of these partitions."""
     with BlockingClient(address, ANSWER_S) as client:
         return frame.refused_in(client.exchange(frame.frame)) == 0
-
-
-def _wait_idle(pids: Sequence[int]) -> None:
-    """Wait until the brokers have finished the work after the creation."""
-    _wait(lambda: idle_percent(pids, 2.0) < IDLE_MAX_PERCENT, "the brokers do not come to rest", may_fail=False)
-
-
-def _wait(condition: Callable[[], bool], what: str, *, may_fail: bool = True) -> None:
-    if not wait_for(condition, READY_S) and may_fail:
-        raise RequestFailed(f"{what} within {READY_S:.0f} s")
 
 
 def _check(codes: Iterable[int]) -> None:

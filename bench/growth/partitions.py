@@ -8,6 +8,7 @@ from cordwood.bench.growth.place import (
     REQUESTS,
     ROUNDS,
     BenchPlace,
+    come_to_rest,
     cpu_us,
     create_topic_on,
     fetch_us,
@@ -39,6 +40,7 @@ def measure(place: BenchPlace) -> Area:
             place.say(f"  {count:,} partitions")
             with place.broker(f"partitions-{count}") as broker:
                 _restarts(area, broker, count)
+                come_to_rest([broker.pid])
                 area.curve("memory", "MB", "A partition keeps its log, its role and an open file.").add(
                     count, resident_mb(broker)
                 )

@@ -22,6 +22,7 @@ REQUESTS = 2000
 ROUNDS = 5
 CREATE_S = 60.0
 IN_FLIGHT = 500
+REST_S, REST_PERCENT, REST_MAX_S = 2.0, 10.0, 300.0
 # The imports fall into no measurement of an idle broker.
 SETTINGS = {"controlled.shutdown.max.wait.ms": "1000", "imports.delay.ms": "0"}
 
@@ -141,6 +142,11 @@ def idle_percent(pids: Sequence[int], seconds: float) -> float:
     before, began = cpu_seconds(pids), time.perf_counter()
     time.sleep(seconds)
     return (cpu_seconds(pids) - before) / (time.perf_counter() - began) / len(pids) * 100
+
+
+def come_to_rest(pids: Sequence[int]) -> None:
+    """Wait until the brokers have finished the work after a start, or after the creation of topics."""
+    wait_for(lambda: idle_percent(pids, REST_S) < REST_PERCENT, REST_MAX_S)
 
 
 def resident_mb(broker: BrokerProcess) -> float:
