@@ -12,12 +12,11 @@ from crc32c import crc32c
 
 from cordwood.storage import aborted_index, index
 from cordwood.storage.aborted_index import AbortedRow
-from cordwood.storage.batch import BatchHeader
 from cordwood.storage.epochs import LeaderEpochs
 from cordwood.storage.index import Interval
 from cordwood.storage.producers import Producers
 from cordwood.storage.segment import Segment
-from cordwood.storage.transaction_log import marker_of, record_in
+from cordwood.storage.transaction_log import replay
 
 _MAGIC = b"CWSTATE1"
 _HEAD = struct.Struct(">8sqqqqIIII")
@@ -120,7 +119,7 @@ def producers_after(segment: Segment, before: bytes | None, start_offset: int = 
     producers = Producers() if before is None else Producers.decode(before)
     for position, header in segment.headers(0, segment.size):
         if header.end > start_offset:
-            _replay(segment, position, header, producers)
+            replay(producers, segment, position, header)
     return producers.snapshot(segment.end_offset).encode()
 
 
@@ -131,7 +130,7 @@ def rebuilt(segment: Segment, before: SegmentState) -> SegmentState:
     aborted = list[AbortedRow]()
     for position, header in segment.headers(0, segment.size):
         epochs.assign(header.leader_epoch, header.base_offset)
-        row = _replay(segment, position, header, producers)
+        row = replay(producers, segment, position, header)
         if row is not None:
             aborted.append(row)
     rows = segment.proofs()
@@ -146,14 +145,3 @@ def rebuilt(segment: Segment, before: SegmentState) -> SegmentState:
         encoded,
         aborted_index.encode(aborted),
     )
-
-
-def _replay(segment: Segment, position: int, header: BatchHeader, producers: Producers) -> AbortedRow | None:
-    """Record a batch in the producers' states. Return the transaction that it aborts, if any."""
-    # The time of the append is not in the log: the timestamp stands for it.
-    base, end, time = header.base_offset, header.end, header.max_timestamp
-    if header.is_transactional:
-        return record_in(producers, header, base, end, time, marker_of(segment, position, header))
-    if header.producer_id >= 0:
-        producers.appended(header, base, end, time)
-    return None

@@ -72,9 +72,13 @@ class LogMaintenance:
 
     async def _drop_old(self, partition: Partition, now_ms: int) -> None:
         await self._load_timestamps(partition)
-        archived_end = partition.context.archive.end_of(partition)
+        # A second look at the batches here would begin again each time that the first of them go.
+        lacks = partition.log.lacks_archived_producers
+        archived_end = None if lacks else partition.context.archive.end_of(partition)
         dropped = partition.log.drop(partition.high_watermark, now_ms, archived_end)
         if dropped:
+            # Unseen batches of a lost end may be only in the archive now.
+            partition.report_lacking_producers()
             await self.file_removal.remove_dropped(partition, dropped)
 
     async def _load_timestamps(self, partition: Partition) -> None:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 
+from cordwood.replication.archived_state import restore_archived_state
 from cordwood.replication.checkpoints import Checkpoints
 from cordwood.replication.log_directory import MARKS_FILE
 from cordwood.replication.partition import Partition
@@ -29,7 +30,9 @@ def has_lost_records(damage: DamagedLog) -> bool:
 
 def is_still_damaged(partition: Partition, damage: DamagedLog) -> bool:
     """Return whether a second look finds the damage too. Blocks on the disk, but not for long."""
-    marks = partition.directory.flushed_offsets
+    log, marks = partition.log, partition.directory.flushed_offsets
+    if log.lacks_archived_producers and damage.path == f"{log.directory}/{RECOVERY_FILE}":
+        return True
     if damage.path == marks.file.path:
         return marks.damage_of(partition.topic_id, partition.index) is not None
     try:
@@ -66,7 +69,7 @@ async def rewrite(partition: Partition, path: str, checkpoints: Checkpoints) -> 
     """
     segment = scrub.segment_with(partition.log, path)
     if segment is None and path != partition.directory.flushed_offsets.file.path:
-        await _restore_archived_epochs(partition)
+        await restore_archived_state(partition)
         partition.log.epochs.must_be_rewritten()
         await checkpoints.write(partition)
         return
@@ -86,16 +89,6 @@ async def rewrite(partition: Partition, path: str, checkpoints: Checkpoints) -> 
         raise partition.directory.write_failed(error) from error
 
 
-async def _restore_archived_epochs(partition: Partition) -> None:
-    """Take lost leader epochs of records that only the archive has from there. Raises as `rewrite`."""
-    log, archive = partition.log, partition.context.archive
-    if log.lacks_archived_epochs:
-        start, end = max(archive.first_kept(partition), log.log_start), log.local_start
-        before = await archive.beginning(partition, start, end)
-        if log.lacks_archived_epochs:
-            log.restore_epochs(before.epochs, end)
-
-
 async def _rebuild_aborted(partition: Partition, segment: Segment) -> None:
     """Find the aborted transactions of a segment again, unless they are in memory. Raises as `rewrite`."""
     log, truncations = partition.log, segment.truncations
@@ -106,6 +99,8 @@ async def _rebuild_aborted(partition: Partition, segment: Segment) -> None:
     rows = await partition.directory.run_blocking(list, aborted_again(log.segments, segment, end))
     if segment in log.segments and segment.truncations == truncations:
         segment.aborted.replace_below(end, rows)
+        log.transactions_read_again(segment)
+        partition.report_lacking_producers()
 
 
 async def quarantine_segment(partition: Partition, damage: DamagedLog) -> str | None:

@@ -16,6 +16,7 @@ from cordwood.replication.refused_sequences import RefusedSequences
 from cordwood.replication.tasks import report
 from cordwood.replication.verification import VerificationGuard
 from cordwood.replication.waiters import Watcher
+from cordwood.storage.after_archive import lacking_producers
 from cordwood.storage.batch import check
 from cordwood.storage.budget import Budget
 from cordwood.storage.config import FlushPolicy, LogConfig
@@ -258,9 +259,19 @@ class Partition:
             if self.watchers:
                 self.context.end_of_tick.moved(self.watchers)
 
+    def producers_replaced(self) -> None:
+        """Record that the log's producers were read again from its batches."""
+        self.log.producers.transactions.committed_to(min(self.high_watermark, self.log.flushed_end))
+        self.context.end_of_tick.moved(self.watchers)
+
     def report_damage(self, damage: DamagedLog) -> None:
         """Report a batch that differs from what was written."""
         self.context.found_damage(self, damage)
+
+    def report_lacking_producers(self) -> None:
+        """Let the repairs ask the archive for the producers of its records, if the log lacks them."""
+        if self.log.lacks_archived_producers:
+            self.report_damage(lacking_producers(self.log))
 
     def begin_flush(self) -> PendingFlush:
         """Take the files that the next group syncs. Raises OSError, with nothing taken."""

@@ -181,9 +181,9 @@ class ReplicaMoves:
         while move.is_wanted and self._has_left_copies(partition):
             # The replica has moved before, and its files there are removed once no reader uses them.
             await asyncio.sleep(RETRY_S)
-        if partition.log.lacks_archived_epochs:
+        if partition.log.lacks_archived_state:
             # The copy would count as whole.
-            raise OutOfResources("its log has lost leader epochs, which the archive has to tell first")
+            raise OutOfResources("its log has lost leader epochs or producers, which the archive has to tell first")
         if not copy.size:
             await finished(target.run_blocking(copy.begin))
         while move.is_wanted:

@@ -55,6 +55,7 @@ async def _refetch(partition: Partition, segment: Segment, sources: Sequence[int
         await run_blocking(rebuild.abort)
         raise
     if is_in_place:
+        partition.report_lacking_producers()
         await run_blocking(sync_directory, log.disk, log.directory)
     else:
         await run_blocking(rebuild.abort)

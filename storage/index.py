@@ -178,6 +178,9 @@ class DamagedIntervals:
     def __init__(self) -> None:
         self._intervals: list[Interval] = []
 
+    def __bool__(self) -> bool:
+        return bool(self._intervals)
+
     def add(self, interval: Interval) -> None:
         if interval not in self._intervals:
             self._intervals.append(interval)

@@ -118,6 +118,7 @@ class Log:
         """
         self.damage: list[DamagedLog] = []
         self.unseen: Unseen | None = None
+        """Offsets of batches that recovery has not seen."""
         self.must_roll = False
         self.recovery_point = 0
         self.uncheckpointed_bytes = 0
@@ -144,6 +145,43 @@ class Log:
     def local_start(self) -> int:
         """First offset that this disk has: records from the log start offset up to here are only in the archive."""
         return max(self.log_start, self.segments[0].base_offset) if self.segments else self.log_end
+
+    @property
+    def lacks_archived_producers(self) -> bool:
+        """Whether transactions are unknown that began where only the archive has batches (`after_archive.py`)."""
+        unseen = self.unseen
+        return unseen is not None and max(unseen.start, self.log_start) < min(unseen.end, self.local_start)
+
+    @property
+    def lacks_archived_state(self) -> bool:
+        """Whether leader epochs or producers of records that only the archive has are lost."""
+        return self.lacks_archived_epochs or self.lacks_archived_producers
+
+    def may_span_archive(self, segment: Segment) -> bool:
+        """Return whether a marker in `segment` may end a transaction that began where only the archive has batches."""
+        return self.log_start < self.local_start and segment.aborted.undecided < self.local_start
+
+    def transactions_read_again(self, segment: Segment) -> None:
+        """Record that the transactions of a segment were read again: one that began in the archive was missed."""
+        if self.may_span_archive(segment):
+            self.lost_archived_producers()
+
+    def lost_archived_producers(self) -> None:
+        """Record that the producers of records that only the archive has, if there are any, are lost."""
+        if self.log_start < self.local_start:
+            self.has_not_seen(self.log_start, self.local_start)
+
+    def has_not_seen(self, start: int, end: int) -> None:
+        """Record that recovery has not seen the batches from `start` to `end`."""
+        self.unseen = Unseen(start, end) if self.unseen is None else self.unseen.and_also(start, end)
+
+    def unseen_below(self, end: int, again: Producers | None) -> Unseen | None:
+        """Return what is unseen after a truncation to `end`; `again` is what it has read from the batches."""
+        unseen = self.unseen and self.unseen.below(end)
+        if again is None or not self.may_span_archive(self.segment_of(end)):
+            return unseen
+        archived = Unseen(self.log_start, self.local_start)
+        return archived if unseen is None else unseen.and_also(*archived)
 
     @property
     def has_unlisted_segments(self) -> bool:
@@ -323,10 +361,10 @@ class Log:
         self._remove_replaced(end)
         if end > segment.base_offset:
             segment.aborted.truncate(end)
+        self.unseen = self.unseen_below(end, again)
         self.log_start, self.flushed_start = min(self.log_start, end), min(self.flushed_start, end)
         self.producers.truncate_end(end, again)
         self.recovery_point, self.clean_end = min(self.recovery_point, end), min(self.clean_end, end)
-        self.unseen = self.unseen and self.unseen.below(end)
         self.listed_end = min(self.listed_end, end, segment.base_offset)
         while self.segments and self.segments[-1].base_offset >= end:
             self._remove(self.segments[-1])

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from itertools import chain, zip_longest
 
+from cordwood.storage.after_archive import lacking_producers
 from cordwood.storage.batch import TRANSACTIONAL, BatchHeader, peek
 from cordwood.storage.config import LogConfig
 from cordwood.storage.disk import Disk, read_around, sync_directory
@@ -22,7 +23,7 @@ from cordwood.storage.open_segments import OpenSegments
 from cordwood.storage.recovery import Tear, has_hole, is_blank, must_follow, must_not_fall_back, scan, step_over
 from cordwood.storage.segment import Segment
 from cordwood.storage.segment_files import SegmentFile, files_of, loss_of, segment_path, strays_of
-from cordwood.storage.state import EPOCHS_FILE, ActiveSegment, Unseen, load
+from cordwood.storage.state import EPOCHS_FILE, ActiveSegment, load
 from cordwood.storage.transaction_log import marker_of, record, restore_aborted
 from cordwood.storage.types import NO_EPOCH
 from cordwood.storage.unseen_batches import look_again
@@ -90,7 +91,11 @@ def _recover(log: Log, mark: FlushedOffset | None, now_ms: int) -> None:
         log.epochs.truncate_end(log.log_end)
     if log.log_start < log.local_start and not recovered.has_epochs:
         _note_lost_epochs(log, recovered.recovery_point)
+    if is_start_unknown:
+        log.lost_archived_producers()
     look_again(log)
+    if log.lacks_archived_producers and not recovered.is_lost:
+        log.damage.append(lacking_producers(log))
 
 
 def _note_lost_epochs(log: Log, recovery_point: int) -> None:
@@ -141,6 +146,7 @@ def _continue_after(log: Log, end: int) -> None:
     if log.config.is_archived:
         # Archive rule 2: the archive may still have them.
         log.log_start, log.lacks_archived_epochs = 0, not any(log.epochs)
+        log.lost_archived_producers()
 
 
 def _move_aborted(former: Segment, lost: Segment) -> None:
@@ -233,7 +239,7 @@ class _Opening:
     def _lost(self, path: str, position: int, what: str, offset: int, end: int) -> None:
         log = self._log
         log.damage.append(LostTail(path, position, what, offset))
-        log.unseen = Unseen(offset, end) if log.unseen is None else log.unseen.and_also(offset, end)
+        log.has_not_seen(offset, end)
 
     def _take(self, files: Sequence[SegmentFile]) -> None:
         log = self._log

@@ -273,6 +273,15 @@ class Producers:
         if len(self._by_id) - self.transactions.ongoing > PRODUCERS_MAX:
             self._forget_oldest(producer_id)
 
+    def replace_all(self, again: "Producers") -> None:
+        """Take the states of `again`, which has seen all batches, and of which nothing else is used from now on."""
+        for producer_id, known in self:
+            # The log knows when it took a batch, and the batch does not.
+            if (entry := again._by_id.get(producer_id)) is not None:
+                entry.last_timestamp = max(entry.last_timestamp, known.last_timestamp)
+        self._by_id, self._of_one_batch, self._frozen = again._by_id, again._of_one_batch, None
+        self.transactions = again.transactions
+
     def expire(self, now_ms: int, expiry_ms: int) -> None:
         """Remove producers that have sent nothing for `producer.id.expiration.ms`, and have no transaction."""
         expired = [

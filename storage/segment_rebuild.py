@@ -61,6 +61,7 @@ class SegmentRebuild:
         """Ranges that were fetched, with the epochs of their batches."""
         self._aborted: dict[Segment, list[AbortedRow]] = {}
         """Aborted transactions of this segment and of later ones, where they are others than before."""
+        self._has_found_aborted = False
         self._unseen: UnseenBatches | None = None
         """The log's transactions, read again, if the segment is the last one that was lost with the log's end."""
 
@@ -96,8 +97,9 @@ class SegmentRebuild:
         new.seal()
         new.file.sync()
         new.save_index(sync=True)
-        if log.unseen is not None and old.base_offset < log.unseen.end and log.unseen.start < self._end:
-            self._unseen = UnseenBatches(log, log.unseen, self._segments)
+        unseen = None if log.lacks_archived_producers else log.unseen
+        if unseen is not None and old.base_offset < unseen.end and unseen.start < self._end:
+            self._unseen = UnseenBatches(log, unseen, self._segments)
             self.read_on()
         if self._unseen is None and ((self._has_gaps and self._has_fetched) or self._has_fetched_markers):
             self._find_aborted(new)
@@ -181,6 +183,8 @@ class SegmentRebuild:
         self.read_on()
         for missing, found in self._fetched:
             log.epochs.correct(missing.start, missing.end, found)
+        if self._has_found_aborted:
+            log.transactions_read_again(old)
         for segment, rows in self._aborted.items():
             (old if segment is new else segment).aborted.replace(rows)
         if self._has_gaps and self._has_fetched:
@@ -224,7 +228,7 @@ class SegmentRebuild:
                 rows = list(aborted_again(segments, segment, segment.end_offset))
                 known = (old if segment is new else segment).aborted
                 if known.missing or rows != known.rows():
-                    self._aborted[segment] = rows
+                    self._aborted[segment], self._has_found_aborted = rows, True
 
     def _segments(self) -> list[Segment]:
         """Return the log's segments, with the new one in the place of the old one."""

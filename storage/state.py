@@ -33,7 +33,7 @@ WITH_TRANSACTIONS = 3
 WITH_COMPACTION = 4
 """First version of `recovery` that has compacted segments, or whose beginning is only in the archive."""
 WITH_UNSEEN = 5
-"""First version of `recovery` of a log that has lost its end."""
+"""First version of `recovery` of a log that has batches that recovery has not seen."""
 _ACTIVE = struct.Struct(">qI")
 _ENDS = struct.Struct(">qq")
 _UNSEEN = struct.Struct(">qq")
@@ -48,9 +48,10 @@ class ActiveSegment(NamedTuple):
 
 
 class Unseen(NamedTuple):
-    """Offsets of batches that recovery has not seen, because they were lost.
+    """Offsets of batches that recovery has not seen: lost ones, or archived ones of which only `recovery` had told.
 
-    Producers and aborted transactions are as if there were none, until they are read again (`unseen_batches.py`).
+    Producers and aborted transactions are as if there were none, until they are read again (`unseen_batches.py`,
+    `after_archive.py`).
     """
 
     start: int
@@ -145,7 +146,7 @@ def state_after_truncation(log: "Log", end: int, again: Producers | None) -> Log
     state = LogState(min(log.log_start, end), end, producers.snapshot(end), epochs, _sealed(log, end))
     starts = min(log.local_start, end), min(log.clean_end, end)
     state = state._replace(active=_active(log, end), aborted=rows, new_names=log.replaced.new_names)
-    return state._replace(local_start=starts[0], clean_end=starts[1], unseen=log.unseen and log.unseen.below(end))
+    return state._replace(local_start=starts[0], clean_end=starts[1], unseen=log.unseen_below(end, again))
 
 
 def _sealed(log: "Log", end: int) -> Manifest:

@@ -58,6 +58,16 @@ def record_again(producers: Producers, segment: Segment, position: int, header: 
     return record_in(producers, header, header.base_offset, header.end, header.max_timestamp, marker)
 
 
+def replay(producers: Producers, segment: Segment, position: int, header: BatchHeader) -> AbortedRow | None:
+    """Record any batch that the log has at `position`, as `record_in`. Blocks on the disk.
+
+    The time of the append is not in the log: the batch's timestamp stands for it.
+    """
+    if not header.is_transactional and header.producer_id >= 0:
+        producers.appended(header, header.base_offset, header.end, header.max_timestamp)
+    return record_again(producers, segment, position, header)
+
+
 def marker_of(segment: Segment, position: int, header: BatchHeader) -> EndTransactionMarker | None:
     """Return the marker of the batch at `position`; None if it is not a control batch. Blocks on the disk."""
     if not header.is_control:
@@ -96,6 +106,7 @@ def aborted_again(segments: Sequence[Segment], segment: Segment, end: int) -> It
 
 def restore_aborted(log: "Log", segment: Segment, end: int) -> None:
     """Find the aborted transactions below `end` in the batches. Those that damage hides stay missing."""
+    log.transactions_read_again(segment)
     found: list[AbortedRow] = []
     try:
         found.extend(aborted_again(log.segments, segment, end))

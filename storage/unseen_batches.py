@@ -11,6 +11,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from cordwood.storage.aborted_index import AbortedIndex, AbortedRow
+from cordwood.storage.batch import BatchHeader
 from cordwood.storage.boundaries import headers_from
 from cordwood.storage.errors import DamagedLog
 from cordwood.storage.producers import Producers
@@ -30,9 +31,12 @@ class UnseenBatches:
 
     def __init__(self, log: "Log", unseen: "Unseen", segments: Callable[[], Sequence[Segment]]) -> None:
         """`segments` returns those of the log as of now, and the rebuilt ones that are about to take a place there."""
-        first = log.segment_of(unseen.start)
         self._log, self._segments, self._producers = log, segments, Producers()
-        self._first_base, self._due = first.base_offset, max(first.aborted.undecided, log.local_start)
+        self._first_base, self._due, self._may_span_archive = log.local_start, log.local_start, False
+        if log.segments:
+            first = log.segment_of(unseen.start)
+            self._first_base, self._due = first.base_offset, max(first.aborted.undecided, log.local_start)
+            self._may_span_archive = log.may_span_archive(first)
         self._read: tuple[int, int] = (-1, 0)
         """Base offset of the segment that was read last, and the bytes of it that were read."""
         self._undecided: dict[Segment, int] = {}
@@ -44,18 +48,21 @@ class UnseenBatches:
         left = sum(segment.size for segment in self._segments() if segment.base_offset >= max(base, self._first_base))
         return left - size > ON_LOOP_MAX_BYTES
 
-    def read_on(self) -> None:
-        """Read the batches up to the log's end as of now. Blocks on the disk.
+    def read_on(self, bytes_max: int | None = None) -> None:
+        """Read the batches up to the log's end as of now, or at least `bytes_max` of them. Blocks on the disk.
 
         Raises DamagedLog if one of them is not back yet; OutOfResources, DiskFailed.
         """
-        end = self._log.log_end
+        end, read = self._log.log_end, 0
         for segment, position, header in headers_from(self._segments(), self._due, end):
             self._enter(segment)
-            row = record_again(self._producers, segment, position, header)
+            row = self._record(segment, position, header)
             if row is not None and segment in self._rows:
                 self._rows[segment].append(row)
             self._read, self._due = (segment.base_offset, position + header.size), header.end
+            read += header.size
+            if bytes_max is not None and read >= bytes_max:
+                return
         self._due = end
 
     def put_in_place(self, indexes: Mapping[Segment, AbortedIndex]) -> None:
@@ -74,8 +81,16 @@ class UnseenBatches:
                 index = indexes.get(segment, segment.aborted)
                 index.undecided = undecided
                 index.replace(self._rows.get(segment, ()))
-        log.producers.replace_transactional(self._first_base, self._producers)
-        log.unseen = None
+        lacked, log.unseen = log.lacks_archived_producers, None
+        if lacked or self._may_span_archive:
+            log.lost_archived_producers()
+        self._replace_producers()
+
+    def _record(self, segment: Segment, position: int, header: BatchHeader) -> AbortedRow | None:
+        return record_again(self._producers, segment, position, header)
+
+    def _replace_producers(self) -> None:
+        self._log.producers.replace_transactional(self._first_base, self._producers)
 
     def _enter(self, segment: Segment) -> None:
         if segment.base_offset >= self._first_base and segment not in self._rows:
@@ -84,8 +99,11 @@ class UnseenBatches:
 
 
 def look_again(log: "Log") -> None:
-    """Read what an earlier start has not seen, if all of it is back. Blocks on the disk. Raises as `read_on`."""
-    if log.unseen is None or not log.segments:
+    """Read what an earlier start has not seen, if all of it is back. Blocks on the disk. Raises as `read_on`.
+
+    What only the archive has is not back (`after_archive.py`).
+    """
+    if log.unseen is None or not log.segments or log.lacks_archived_producers:
         return
     again = UnseenBatches(log, log.unseen, lambda: log.segments)
     with suppress(DamagedLog):

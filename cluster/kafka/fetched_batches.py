@@ -15,7 +15,9 @@ def read(row: Row, partition: Partition, wanted: WantedRange, archive: ArchiveRe
     NotInMemory.
     """
     log, offset = partition.log, wanted.offset
-    with_aborted = wanted.with_aborted and log.producers.transactions.end > offset
+    # Of what only the archive has, unseen batches may have been the last that told.
+    may_have_some = log.producers.transactions.end > offset or log.unseen is not None
+    with_aborted = wanted.with_aborted and may_have_some
     try:
         found = log.slice(offset, wanted.bytes_max, wanted.end, wait=wanted.wait)
     except NotLocal:

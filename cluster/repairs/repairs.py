@@ -28,6 +28,7 @@ from cordwood.replication.replicas import Replicas
 from cordwood.replication.tasks import Tasks
 from cordwood.replication.truncation import Truncations
 from cordwood.storage.errors import DamagedLog, LostTail, StorageError, Unfinished
+from cordwood.storage.scrub import segment_with
 from cordwood.storage.types import NO_EPOCH, NO_LEADER
 
 LOOK_S = 0.5
@@ -319,17 +320,24 @@ class Repairs:
         try:
             await rewrite(partition, damage.path, self._checkpoints)
         except DamagedLog as worse:
-            # The file is written again with its segment, whose damage may be known already.
-            self._damaged(partition, damage)
+            # The damage of a segment may be known already. A file of the segment is written again with it.
+            if segment_with(partition.log, damage.path) is not None:
+                self._damaged(partition, damage)
+            else:
+                self._write_later(partition, damage)
             if self._note(partition, worse):
                 self._damaged(partition, worse)
         except (StorageError, OSError) as error:
             _events.warning("file.not_rewritten", path=damage.path, error=str(error))
-            self._not_rewritten.append((partition, damage))
-            self._begin()
+            self._write_later(partition, damage)
         else:
             self._register.done(damage)
             _events.info("file.rewritten", path=damage.path)
+
+    def _write_later(self, partition: Partition, damage: DamagedLog) -> None:
+        if all((known, other.path) != (partition, damage.path) for known, other in self._not_rewritten):
+            self._not_rewritten.append((partition, damage))
+        self._begin()
 
     def _rewrite_again(self) -> None:
         """Rewrite what could not be written. No check may find it again: its log writes some of these files, too."""

@@ -145,6 +145,7 @@ class PartitionArchiver:
             len(log.segments),
             sealed_end,
             stable >= sealed_end,
+            log.lacks_archived_producers,
             log.log_start,
             partition.leader.low_watermark,
             log.clean_end,

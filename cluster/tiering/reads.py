@@ -37,7 +37,7 @@ from cordwood.storage.slices import Slice, read_end
 from cordwood.storage.state import ArchivedBeginning
 from cordwood.storage.steps import Steps
 from cordwood.storage.timestamps import Found, first_in, latest_in
-from cordwood.storage.transaction_log import marker_of, record_in
+from cordwood.storage.transaction_log import replay
 
 READ_AHEAD_BYTES = 16 << 20
 """Downloaded ahead of a sequential reader."""
@@ -287,7 +287,7 @@ class ArchiveReads:
     def _aborted(
         self, place: _Place, start: int, end: int, *, wait: bool, may_load: bool
     ) -> list[AbortedTransaction] | None:
-        """Return the aborted transactions with records from `start` up to `end`; None if they are not loaded yet."""
+        """Return the aborted transactions with records from `start` up to `end`; None if they are not known yet."""
         found: set[AbortedTransaction] = set()
         for number in range(place.number, len(place.archive.segments)):
             contents = self._contents_of(place._replace(number=number), may_load=may_load)
@@ -299,6 +299,9 @@ class ArchiveReads:
             found |= contents.aborted_in(start, end)
         else:
             log = place.partition.log
+            if log.lacks_archived_producers:
+                # A marker here may end a transaction of these records: the repair asks the archive for its producer.
+                return None
             found.update(log.aborted(max(place.archive.end or 0, log.local_start), end, wait=wait))
         return sorted(found, key=lambda transaction: transaction.first_offset)
 
@@ -491,9 +494,5 @@ def _slice(chunk: CachedChunk, offset: int, bytes_max: int, end: int, *, wait: b
 def _replay(producers: Producers, chunk: CachedChunk, start: int, end: int) -> None:
     """Record the batches of a chunk from offset `start` up to `end` in the producers' states. Blocks on the disk."""
     for position, header in chunk.headers(0, chunk.size):
-        base, time = header.base_offset, header.max_timestamp
-        if start <= base < end:
-            if header.is_transactional:
-                record_in(producers, header, base, header.end, time, marker_of(chunk, position, header))
-            elif header.producer_id >= 0:
-                producers.appended(header, base, header.end, time)
+        if start <= header.base_offset < end:
+            replay(producers, chunk, position, header)

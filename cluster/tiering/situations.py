@@ -48,7 +48,8 @@ def situation_of(
         log_start=log.log_start,
         low_watermark=leading.low_watermark,
         high_watermark=partition.high_watermark,
-        last_stable=partition.last_stable_offset,
+        # An index that lacks aborted transactions must not be archived.
+        last_stable=log.log_start if log.lacks_archived_producers else partition.last_stable_offset,
         log_end=log.log_end,
         clean_end=log.clean_end,
         now_ms=now_ms,

@@ -1,6 +1,7 @@
 """Followers that begin at the local start of their leader, with what the archive knows of the records before."""
 
 import asyncio
+from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
@@ -13,14 +14,20 @@ from virtual_time import run
 
 from cordwood.replication import frames
 from cordwood.replication.archive_view import ArchiveUnavailable, ArchiveView, NoArchive
+from cordwood.replication.archived_state import _read_again, restore_archived_state
 from cordwood.replication.assignment import Assignment
 from cordwood.replication.checkpoints import Checkpoints
 from cordwood.replication.frames import FollowRequest, PushKind, PushRow
 from cordwood.replication.log_repair import rewrite
 from cordwood.replication.partition import Partition, TopicIdPartition
+from cordwood.replication.segment_refetch import refetch
 from cordwood.replication.tasks import Tasks
+from cordwood.storage import unseen_batches
 from cordwood.storage.batch import headers, split
-from cordwood.storage.state import EPOCHS_FILE
+from cordwood.storage.epochs import LeaderEpochs
+from cordwood.storage.errors import OutOfResources
+from cordwood.storage.producers import Producers
+from cordwood.storage.state import EPOCHS_FILE, RECOVERY_FILE, ArchivedBeginning
 
 
 def with_archive(broker: FollowerFixture, archive: ArchiveView) -> FollowerFixture:
@@ -61,6 +68,12 @@ async def replicate(leader: LeaderFixture, follower: FollowerFixture) -> list[Pu
             for row, data in answers(leader, asked):
                 seen.append(row)
                 follower.answer(row, data=data)
+                await flush(follower)
+                while row.kind == PushKind.DATA and (end := follower.partition().log.log_end) < log.log_end:
+                    # The pushes that follow, each of one segment.
+                    rest = log.read(end, 1 << 20, log.log_end)
+                    follower.answer(row._replace(size=len(rest)), data=rest)
+                    await flush(follower)
         if follower.partition().log.log_end == log.log_end:
             await flush(follower)
             return seen
@@ -209,5 +222,168 @@ def test_a_damaged_file_of_leader_epochs_is_written_again_with_what_the_archive_
         replica = restarted(follower, unknown.reads)
         same(replica, partition)
         assert replica.log.damage == []
+
+    run(scenario())
+
+
+async def spanning_follower(archive: ArchiveFixture) -> tuple[LeaderFixture, FollowerFixture, Partition]:
+    """Return a leader and a follower whose logs begin within a transaction that is aborted later."""
+    leader = await filled()
+    partition = leader.partition()
+    archive.archive(partition, end=partition.log.segments[2].end_offset)
+    assert archive.drop_local(partition)
+    follower, replica = following(partition, archive.reads)
+    await replicate(leader, follower)
+    assert 0 < partition.log.local_start < COUNT + 1, "the marker is not archived"
+    assert replica.log.aborted(0, 1) == partition.log.aborted(0, 1) == [(1, 0)]
+    return leader, follower, replica
+
+
+def test_a_damaged_recovery_checkpoint_is_written_again_with_the_producers_that_the_archive_has() -> None:
+    async def scenario() -> None:
+        archive, unknown = ArchiveFixture(), ArchiveFixture()
+        leader, follower, replica = await spanning_follower(archive)
+        partition, path = leader.partition(), f"{replica.log.directory}/{RECOVERY_FILE}"
+        replica.close()
+        follower.disk.flip(path, 20, 0)
+        replica = restarted(follower, unknown.reads)
+        assert replica.log.aborted(0, 1) == []
+        with pytest.raises(ArchiveUnavailable):
+            await rewrite(replica, path, Checkpoints(follower.replicas.directories, Tasks()))
+        for _ in range(2):
+            replica = restarted(follower, archive.reads)
+            assert [damage.path for damage in replica.log.damage] == [path]
+            await replica_checkpoint(replica, follower)
+        await rewrite(replica, path, Checkpoints(follower.replicas.directories, Tasks()))
+        assert replica.log.aborted(0, 1) == [(1, 0)]
+        same(replica, partition)
+        replica = restarted(follower, unknown.reads)
+        same(replica, partition)
+        assert replica.log.damage == []
+
+    run(scenario())
+
+
+async def replica_checkpoint(replica: Partition, follower: FollowerFixture) -> None:
+    await Checkpoints(follower.replicas.directories, Tasks()).write(replica)
+
+
+def test_a_log_whose_first_batches_move_to_the_archive_meanwhile_is_read_from_the_later_ones_on() -> None:
+    async def scenario() -> None:
+        archive = ArchiveFixture()
+        leader, follower, replica = await spanning_follower(archive)
+        path = f"{replica.log.directory}/{RECOVERY_FILE}"
+        replica.close()
+        follower.disk.flip(path, 20, 0)
+        replica = restarted(follower, archive.reads)
+        archive.store.delay_s = 1.0
+        repair = asyncio.ensure_future(rewrite(replica, path, Checkpoints(follower.replicas.directories, Tasks())))
+        await asyncio.sleep(0.5)
+        archive.archive(leader.partition(), end=leader.partition().log.segments[0].end_offset)
+        replica.committed_to(replica.log.log_end)
+        assert archive.drop_local(replica) == 1
+        await repair
+        archive.drop_local(leader.partition())
+        same(replica, leader.partition())
+        assert replica.log.aborted(0, 1) == [(1, 0)]
+
+    run(scenario())
+
+
+@pytest.mark.parametrize("harm", ["flip", "lose"])
+def test_a_damaged_aborted_index_gets_back_a_transaction_that_began_in_the_archive(harm: str) -> None:
+    async def scenario() -> None:
+        archive = ArchiveFixture()
+        leader, follower, replica = await spanning_follower(archive)
+        replica.close()
+        segment = next(one for one in replica.log.segments if one.aborted.listed_count)
+        if harm == "flip":
+            follower.disk.flip(segment.aborted.path, 20, 0)
+        else:
+            follower.disk.lose(segment.aborted.path)
+        replica = restarted(follower, archive.reads)
+        reported: list[str] = []
+        replica.context = replace(replica.context, found_damage=lambda _, damage: reported.append(damage.path))
+        checkpoints = Checkpoints(follower.replicas.directories, Tasks())
+        await rewrite(replica, segment.aborted.path, checkpoints)
+        assert reported == [f"{replica.log.directory}/{RECOVERY_FILE}"]
+        await rewrite(replica, reported[0], checkpoints)
+        assert replica.log.aborted(0, 1) == leader.partition().log.aborted(0, 1) == [(1, 0)]
+
+    run(scenario())
+
+
+def test_a_refetched_marker_ends_a_transaction_that_began_in_the_archive() -> None:
+    async def scenario() -> None:
+        archive = ArchiveFixture()
+        leader, follower, replica = await spanning_follower(archive)
+        replica.close()
+        segment = next(one for one in replica.log.segments if one.aborted.listed_count)
+        marker_at = segment.locate(segment.aborted.rows()[0].marker_offset)
+        follower.disk.flip(segment.path, marker_at + 30, 0)
+        follower.disk.flip(f"{replica.log.directory}/{RECOVERY_FILE}", 20, 0)
+        replica = restarted(follower, archive.reads)
+        with pytest.raises(OutOfResources, match="damaged batches"):
+            await restore_archived_state(replica)
+        harmed = replica.log.segment_of(segment.base_offset)
+        assert await refetch(replica, harmed, [1], Reader(leader.partition()))
+        await restore_archived_state(replica)
+        assert (replica.log.unseen, replica.log.aborted(0, 1)) == (None, [(1, 0)])
+        same(replica, leader.partition())
+
+    run(scenario())
+
+
+class Reader:
+    """Reads of another replica."""
+
+    def __init__(self, source: Partition) -> None:
+        self._source = source
+
+    async def read(self, _source: int, _partition: Partition, offset: int, _compacted_to: int) -> bytes:
+        return self._source.log.read(offset, 1 << 20, self._source.log.log_end)
+
+
+@pytest.mark.parametrize("is_full", [True, False])
+def test_a_truncation_meanwhile_ends_the_second_look(*, is_full: bool) -> None:
+    async def scenario() -> None:
+        archive = ArchiveFixture()
+        _, follower, replica = await spanning_follower(archive)
+        replica.close()
+        follower.disk.flip(f"{replica.log.directory}/{RECOVERY_FILE}", 20, 0)
+        replica = restarted(follower, archive.reads)
+        log, run_blocking = replica.log, replica.directory.run_blocking
+
+        async def truncating(work: Callable[..., object], *args: object) -> object:
+            if work.__name__ == "read_on":
+                if is_full:
+                    log.truncate_fully(200, ArchivedBeginning(0, LeaderEpochs(), Producers()))
+                else:
+                    log.truncate(log.segments[-1].base_offset)
+                raise FileNotFoundError(log.directory)
+            return await run_blocking(work, *args)
+
+        with pytest.MonkeyPatch.context() as patched:
+            patched.setattr(unseen_batches, "ON_LOOP_MAX_BYTES", 100)
+            patched.setattr(replica.directory, "run_blocking", truncating)
+            await _read_again(replica, Producers())
+        assert log.lacks_archived_producers is not is_full
+
+    run(scenario())
+
+
+def test_what_retention_has_deleted_is_not_asked_for() -> None:
+    async def scenario() -> None:
+        archive = ArchiveFixture()
+        _, follower, replica = await spanning_follower(archive)
+        replica.close()
+        follower.disk.flip(f"{replica.log.directory}/{RECOVERY_FILE}", 20, 0)
+        replica = restarted(follower, archive.reads)
+        place = replica.topic_id, replica.index
+        known = archive.image.archives[place]
+        archive.image = replace(archive.image, archives={place: replace(known, segments=known.segments[-1:])})
+        replica.log.segments[0].base_offset = known.segments[-1].start_offset
+        archive.store.is_down = True
+        await restore_archived_state(replica)
 
     run(scenario())

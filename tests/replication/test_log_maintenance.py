@@ -2,17 +2,22 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 
 from replica_fixture import ME, NOW_MS, TOPIC_ID, ReplicaFixture, housekeeping_of
 from transactions import decide, write
 from virtual_time import run
 
 from cordwood.cluster.broker.log_care import close_logs
+from cordwood.replication.archive_view import NoArchive
 from cordwood.replication.assignment import Assignment
 from cordwood.replication.checkpoints import CHECKPOINT_AGE_S, CHECKPOINT_INTERVAL_S
 from cordwood.replication.file_removal import REMOVE_AGAIN_S
+from cordwood.replication.partition import Partition
 from cordwood.storage.config import FlushPolicy, LogConfig
+from cordwood.storage.errors import DamagedLog
 from cordwood.storage.flushed_offsets import FlushedOffset
+from cordwood.storage.state import RECOVERY_FILE
 
 Story = Callable[[ReplicaFixture], Awaitable[None]]
 A_WHILE_S = 2 * CHECKPOINT_AGE_S
@@ -230,6 +235,38 @@ def test_the_files_of_removed_segments_stay_until_a_manifest_without_them_is_wri
         await asyncio.sleep(REMOVE_AGAIN_S)
         assert segments_on(broker) == [segment.path for segment in log.segments]
         await log_maintenance.stop()
+
+    tell(story, TWO_SEGMENTS)
+
+
+class ArchiveOfAll(NoArchive):
+    """An archive of all committed records."""
+
+    def end_of(self, partition: Partition) -> int:
+        return partition.high_watermark
+
+
+def test_local_retention_waits_for_a_second_look_at_the_batches_here() -> None:
+    async def story(broker: ReplicaFixture) -> None:
+        await broker.produce_and_flush(*"abcdefgh")
+        partition, reported = broker.partition(), list[DamagedLog]()
+        log, retain = partition.log, housekeeping_of(broker).retain
+        partition.context = replace(
+            partition.context, archive=ArchiveOfAll(), found_damage=lambda _, damage: reported.append(damage)
+        )
+        log.config = replace(log.config, is_archived=True, retention_bytes=-1, local_retention_bytes=log.size // 2)
+        # The lost end of an earlier leader, which others have archived.
+        log.has_not_seen(0, 1)
+        await retain(broker.directories[0])
+        local_start = log.local_start
+        assert 0 < local_start < log.log_end
+        assert [damage.path for damage in reported] == [f"{log.directory}/{RECOVERY_FILE}"]
+        log.config = replace(log.config, local_retention_bytes=0)
+        await retain(broker.directories[0])
+        assert log.local_start == local_start
+        log.unseen = None
+        await retain(broker.directories[0])
+        assert log.local_start > local_start
 
     tell(story, TWO_SEGMENTS)
 

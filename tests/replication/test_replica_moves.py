@@ -30,6 +30,7 @@ from cordwood.storage.log import Log
 from cordwood.storage.log_copy import LogCopy, commit, remove_mark
 from cordwood.storage.records import Record, decode, encode
 from cordwood.storage.segment_roll import directories_to
+from cordwood.storage.state import Unseen
 
 PATHS = ("/data-a", "/data-b")
 PLACE = TopicIdPartition("t", 0, TOPIC_ID)
@@ -293,18 +294,26 @@ def test_a_replica_moves_back_once_its_former_files_are_gone() -> None:
     run(scenario())
 
 
-def test_a_replica_that_lacks_leader_epochs_of_archived_records_moves_once_it_has_them() -> None:
+@pytest.mark.parametrize("lacks", ["lacks_archived_epochs", "unseen"])
+def test_a_replica_that_lacks_state_of_archived_records_moves_once_it_has_it(lacks: str) -> None:
     async def scenario() -> None:
         broker = MovingBroker(SimulatedDisk(random.Random(1)))
         partition = broker.open()
         await broker.load(30, "before")
-        partition.log.lacks_archived_epochs = True
+        if lacks == "unseen":
+            partition.log.roll_if_active(partition.log.segments[0])
+            await broker.load(1, "kept")
+            end = partition.log.log_end
+            partition.log.config = replace(partition.log.config, is_archived=True, local_retention_bytes=0)
+            assert partition.log.drop(end, NOW_MS, end)
+        setattr(partition.log, lacks, Unseen(0, 1) if lacks == "unseen" else True)
+        assert partition.log.lacks_archived_state
         with capture_logs() as logs:
             broker.moves.move(partition, broker.directories[1])
             await asyncio.sleep(3 * RETRY_S)
         assert partition.directory is broker.directories[0]
         assert 2 <= [line["event"] for line in logs].count("replica.not_moved") <= 4
-        partition.log.lacks_archived_epochs = False
+        setattr(partition.log, lacks, None if lacks == "unseen" else False)
         await broker.settled()
         assert partition.directory is broker.directories[1]
 

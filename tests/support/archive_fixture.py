@@ -10,7 +10,7 @@ from crc32c import crc32c
 
 from cordwood.archive.layout import segment_names
 from cordwood.archive.manifest import ArchivedSegment, PartitionArchive
-from cordwood.archive.segment_state import encode, state_of
+from cordwood.archive.segment_state import decode, encode, state_of
 from cordwood.archive.store import ObjectMissing, Pace, StoredObject, StoreUnavailable
 from cordwood.cluster.metadata.image import Image
 from cordwood.cluster.tiering.reads import ArchiveReads
@@ -67,7 +67,7 @@ class ArchiveFixture:
         """Archive the sealed segments up to `end` that are not archived yet."""
         place = partition.topic_id, partition.index
         archive = self.image.archives.get(place, PartitionArchive())
-        before: bytes | None = None
+        before = self._producers_below(partition, archive)
         for segment in partition.log.segments[:-1]:
             state = state_of(segment, partition.log.epochs, before)
             before = state.producers_encoded
@@ -92,6 +92,14 @@ class ArchiveFixture:
             archive = replace(archive, segments=(*archive.segments, row), sequence=archive.sequence + 1)
         self.image = replace(self.image, archives={**self.image.archives, place: archive})
         return archive
+
+    def _producers_below(self, partition: Partition, archive: PartitionArchive) -> bytes | None:
+        """Return the producers as of the local start; None if nothing was archived before."""
+        for row in archive.segments:
+            if row.end_offset == partition.log.local_start:
+                names = segment_names(self.image.cluster_id, partition.topic_id, partition.index, row)
+                return decode(self.store.objects[names[1]]).producers_encoded
+        return None
 
     def drop_local(self, partition: Partition) -> int:
         """Delete from the partition's disk what the archive has. Return the number of removed segments."""

@@ -154,7 +154,7 @@ MUTANTS = (
     Mutant(
         "damaged-epochs-are-written-without-archived-ones",
         "replication/log_repair.py",
-        "        await _restore_archived_epochs(partition)\n",
+        "        await restore_archived_state(partition)\n",
         "",
         "The repair of a damaged file of leader epochs asks the archive for those of its records.",
         "A replica in sync has other epochs than its leader, until it leads itself.",
@@ -199,7 +199,7 @@ MUTANTS = (
     Mutant(
         "logs-without-archived-epochs-move",
         "replication/replica_moves.py",
-        "        if partition.log.lacks_archived_epochs:\n",
+        "        if partition.log.lacks_archived_state:\n",
         "        if False:\n",
         "The copy of a log in another directory has all its leader epochs.",
         "The copy is whole, and nothing tells that epochs of archived records are lost.",

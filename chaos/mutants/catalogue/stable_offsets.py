@@ -51,7 +51,7 @@ MUTANTS = (
     Mutant(
         "fetches-list-no-aborted-transactions",
         "cluster/kafka/fetched_batches.py",
-        "    with_aborted = wanted.with_aborted and log.producers.transactions.end > offset\n",
+        "    with_aborted = wanted.with_aborted and may_have_some\n",
         "    with_aborted = False\n",
         "A read_committed fetch lists the aborted transactions among its batches (transaction rule 3).",
         ABORTED,
@@ -198,7 +198,7 @@ MUTANTS = (
     Mutant(
         "unseen-batches-stay-unseen",
         "storage/segment_rebuild.py",
-        "        if log.unseen is not None and old.base_offset",
+        "        if unseen is not None and old.base_offset",
         "        if False and old.base_offset",
         "Transactions are read again once the batches that recovery has not seen are back.",
         ABORTED,
@@ -225,8 +225,8 @@ MUTANTS = (
     Mutant(
         "a-cut-leaves-batches-unseen",
         "storage/log.py",
-        "        self.unseen = self.unseen and self.unseen.below(end)\n",
-        "",
+        "        unseen = self.unseen and self.unseen.below(end)\n",
+        "        unseen = self.unseen\n",
         "A truncation removes the lost offsets from what is to be read again.",
         "Each start and each repair reads batches again for nothing.",
         Scenario.LOGS,

@@ -502,7 +502,7 @@ MUTANTS = (
         "files-that-were-not-rewritten-are-forgotten",
         "cluster/repairs/repairs.py",
         "            self._not_rewritten.append((partition, damage))\n",
-        "",
+        "            pass\n",
         "Damage is repaired, or reported until it is (promise 4).",
         "After a full disk has room again, a broker reports damage for ever that is there no more.",
         Scenario.BROKERS,

@@ -4,6 +4,7 @@ import asyncio
 import errno
 import random
 from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 from uuid import UUID
 
 import pytest
@@ -15,6 +16,7 @@ from virtual_time import run
 
 from cordwood.chaos.sim.replicas import TOPIC_ID, ReplicaCluster, run_scenario
 from cordwood.chaos.sim.values import values_between
+from cordwood.cluster.repairs import repairs
 from cordwood.cluster.repairs.damage import DamageRegister, DamageState
 from cordwood.cluster.repairs.repairs import REST_S, Repairs
 from cordwood.replication.channel import Channel
@@ -26,6 +28,7 @@ from cordwood.replication.refusal import PartitionRefused
 from cordwood.replication.scrubber import PASS_S
 from cordwood.replication.truncation import Truncations
 from cordwood.storage.batch import HEADER_BYTES
+from cordwood.storage.errors import DamagedLog
 from cordwood.storage.unseen_batches import UnseenBatches
 
 VALUES = [f"value-{number}" for number in range(60)]
@@ -162,6 +165,30 @@ def test_a_file_that_could_not_be_rewritten_is_repaired_though_no_check_finds_it
             values.append(f"value-{len(values)}")
             await cluster.produce(values[-1])
         await is_whole_again(cluster, values=values)
+
+    run_scenario(story)
+
+
+def test_a_checkpoint_that_damaged_batches_keep_from_being_rewritten_is_rewritten_later() -> None:
+    async def story(cluster: ReplicaCluster) -> None:
+        await filled(cluster)
+        broker = a_follower(cluster)
+        await cluster.running[broker].log_maintenance.checkpoints.write(cluster.replica(broker))
+        path, segment = files(cluster, broker, "recovery")[0], files(cluster, broker, ".log")[0]
+        damage, rewritten = DamagedLog(segment, 0, "not what was written"), repairs.rewrite
+
+        async def too_early(*_: Any) -> None:
+            patched.setattr(repairs, "rewrite", rewritten)
+            raise damage
+
+        def is_rewritten() -> bool:
+            return any(line["event"] == "file.rewritten" and line["path"] == path for line in reported)
+
+        with pytest.MonkeyPatch.context() as patched, capture_logs() as reported:
+            patched.setattr(repairs, "rewrite", too_early)
+            flip(cluster, broker, path, 20)
+            await cluster.until(is_rewritten, "the checkpoint is written again", FOUND_S + REST_S)
+        assert [line["path"] for line in reported if line["event"] == "segment.refetched"] == [segment]
 
     run_scenario(story)
 

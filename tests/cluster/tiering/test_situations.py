@@ -1,5 +1,7 @@
 """The situation of a partition, as its leader has it in memory."""
 
+from dataclasses import replace
+
 from roles_fixture import RolesFixture
 from virtual_time import run
 
@@ -43,6 +45,20 @@ def test_a_segment_without_its_file_is_not_ready_for_the_archive() -> None:
         _, partition = await led("a", "b")
         partition.log.segments[0].is_lost = True
         assert [one.is_sealed for one in seen(partition).segments] == [False, False]
+
+    run(scenario())
+
+
+def test_nothing_is_stable_enough_for_the_archive_without_the_producers_of_archived_records() -> None:
+    async def scenario() -> None:
+        _, partition = await led("a", "b", "c")
+        log = partition.log
+        log.config = replace(log.config, is_archived=True, local_retention_bytes=0)
+        assert log.drop(partition.high_watermark, NOW_MS, 1)
+        log.lost_archived_producers()
+        assert seen(partition).last_stable == 0
+        log.unseen = None
+        assert seen(partition).last_stable == 3
 
     run(scenario())
 

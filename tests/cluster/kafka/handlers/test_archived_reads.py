@@ -4,6 +4,7 @@ import asyncio
 from dataclasses import replace
 from typing import Any
 
+import pytest
 from archive_fixture import ArchiveFixture
 from fetch_requests import READ_COMMITTED, READ_UNCOMMITTED, fetch, fetch_one, rows, send, wanted
 from handlers_fixture import HandlersStory, tell
@@ -16,6 +17,7 @@ from cordwood.cluster.kafka.handlers import list_offsets
 from cordwood.replication.partition import Partition
 from cordwood.storage.batch import headers
 from cordwood.storage.config import LogConfig
+from cordwood.storage.producers import Producers
 from cordwood.storage.records import Record, encode
 
 SMALL = LogConfig(segment_bytes=4000, batch_bytes_max=64 * 1024, index_interval_bytes=300)
@@ -225,6 +227,35 @@ def test_read_committed_lists_transactions_whose_markers_are_in_later_segments()
         response = await fetch(broker, asked, isolation=READ_COMMITTED, wait_ms=WAIT_MS)
         part = response.responses[0].partitions[0]
         return [(each.producer_id, each.first_offset) for each in part.aborted_transactions or ()]
+
+    tell(story, SMALL)
+
+
+@pytest.mark.parametrize("has_others", [True, False])
+def test_read_committed_waits_until_it_is_known_what_a_marker_here_ends(*, has_others: bool) -> None:
+    async def story(broker: HandlersStory) -> None:
+        partition, archive = broker.elect(), connected(broker)
+        write(partition, "aborted " + "x" * 200, producer=1)
+        for value in VALUES:
+            await broker.commit(value)
+        decide(partition, commit=False, producer=1)
+        await broker.commit("end")
+        archive.archive(partition)
+        archive.drop_local(partition)
+        log, known = partition.log, partition.log.producers
+        assert log.local_start > 60
+        log.lost_archived_producers()
+        if not has_others:
+            log.producers = Producers()
+        local = log.local_start
+        for isolation, offset in ((READ_COMMITTED, local), (READ_UNCOMMITTED, 0)):
+            assert (await fetch_one(broker, offset, isolation=isolation, wait_ms=WAIT_MS)).values
+        assert (await fetch_one(broker, 0, isolation=READ_COMMITTED, wait_ms=WAIT_MS)).values == []
+        waiting = send(broker, wanted(0), isolation=READ_COMMITTED, wait_ms=WAIT_MS)
+        await asyncio.sleep(1)
+        log.unseen, log.producers = None, known
+        partition.producers_replaced()
+        assert rows(await waiting)[0].values
 
     tell(story, SMALL)
 

@@ -1,0 +1,61 @@
+"""State of records that only the archive has: their leader epochs and producers, taken from there (archive rule 4).
+
+A replica that has lost one of them does not move to another log directory. Without the epochs it does not lead; without
+the producers it archives nothing, and read_committed consumers of archived records wait.
+"""
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from cordwood.storage.after_archive import AfterArchive
+from cordwood.storage.errors import OutOfResources
+from cordwood.storage.producers import Producers
+
+if TYPE_CHECKING:
+    from cordwood.replication.partition import Partition
+
+LOCKED_POLL_S = 0.01
+
+
+async def restore_archived_state(partition: "Partition") -> None:
+    """Take lost leader epochs and producers of records that only the archive has from there.
+
+    Raises ArchiveUnavailable, OutOfResources, DiskFailed; DamagedLog if a batch here is damaged.
+    """
+    log, archive = partition.log, partition.context.archive
+    while log.lacks_archived_state and not partition.is_deleted:
+        start, end, truncations = max(archive.first_kept(partition), log.log_start), log.local_start, log.truncations
+        if start >= end and archive.end_of(partition) is not None:
+            # Retention has deleted what only the archive had: the leader tells the log start offset.
+            return
+        before = await archive.beginning(partition, start, end)
+        if (end, truncations) != (log.local_start, log.truncations):
+            continue
+        if log.lacks_archived_epochs:
+            log.restore_epochs(before.epochs, end)
+        if log.lacks_archived_producers:
+            await _read_again(partition, before.producers)
+
+
+async def _read_again(partition: "Partition", before: Producers) -> None:
+    """Read all batches here again, from the producers `before` them on. Does nothing if batches go meanwhile."""
+    log = partition.log
+    if any(segment.is_lost or segment.damaged for segment in log.segments):
+        raise OutOfResources("damaged batches have to be repaired before all of them are read again")
+    again = AfterArchive(log, before)
+    while partition.is_checkpoint_locked or again.is_behind():
+        if again.is_outdated or partition.is_deleted:
+            return
+        if partition.is_checkpoint_locked:
+            await asyncio.sleep(LOCKED_POLL_S)
+            continue
+        try:
+            await partition.directory.run_blocking(again.read_on)
+        except Exception:
+            # The files of a log that is truncated or deleted meanwhile may be gone.
+            if not again.is_outdated and not partition.is_deleted:
+                raise
+    if not again.is_outdated:
+        again.read_on()
+        again.put_in_place({})
+        partition.producers_replaced()
