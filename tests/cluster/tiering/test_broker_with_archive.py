@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from broker_fixture import RunningBroker, free_port, wait_until
-from confluent_kafka import Consumer, KafkaException, Producer, ShareConsumer
+from confluent_kafka import Consumer, KafkaException, Producer, ShareConsumer, TopicPartition
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, NewTopic, ResourceType
 from http_client import HttpClient
 
@@ -175,3 +175,60 @@ def test_a_broker_without_an_archive_refuses_archived_topics(tmp_path: Path) -> 
             admin.create_topics([new])["orders"].result()
     finally:
         broker.stop()
+
+
+def test_a_damaged_checkpoint_costs_no_aborted_transaction_of_archived_records(tmp_path: Path) -> None:
+    """The transaction has records in the archive alone, and its marker is in the active segment."""
+    broker = RunningBroker(
+        tmp_path / "data",
+        archive_url=f"file://{tmp_path}/archive",
+        log_segment_bytes="20000",
+        log_retention_check_interval_ms="200",
+        http_listen=f"127.0.0.1:{free_port()}",
+    ).start()
+    try:
+        archiver = Archiver(broker, tmp_path / "archive")
+        archiver.make("payments", remote_storage_enable="true", local_retention_bytes="1", file_delete_delay_ms="0")
+        producer = Producer({"bootstrap.servers": broker.bootstrap, "transactional.id": "t"})
+        producer.init_transactions()
+        producer.begin_transaction()
+        producer.produce("payments", b"aborted")
+        producer.flush(LONG_S)
+        archiver.produce("payments", 100)
+        producer.abort_transaction()
+        topics = broker.data / "topics"
+        wait_until(lambda: not list(topics.glob(f"*/0/{0:020}.log")), LONG_S, "local retention")
+        assert set(values_of(broker, "payments", 100)) == {VALUE}
+        broker.kill()
+        (recovery,) = topics.glob("*/0/recovery")
+        content = bytearray(recovery.read_bytes())
+        content[20] ^= 1
+        recovery.write_bytes(content)
+        broker.start()
+        assert set(values_of(broker, "payments", 100)) == {VALUE}
+    finally:
+        broker.stop()
+
+
+def values_of(broker: RunningBroker, topic: str, count: int) -> list[bytes]:
+    """Return the first `count` values that a read_committed consumer gets."""
+    consumer = Consumer(
+        {
+            "bootstrap.servers": broker.bootstrap,
+            "group.id": "reader",
+            "isolation.level": "read_committed",
+            "enable.auto.commit": False,
+        }
+    )
+    consumer.assign([TopicPartition(topic, 0, 0)])
+    found: list[bytes] = []
+
+    def has_all() -> bool:
+        found.extend(message.value() or b"" for message in consumer.consume(count, 0.2) if message.error() is None)
+        return len(found) >= count
+
+    try:
+        wait_until(has_all, LONG_S, f"{count} records")
+    finally:
+        consumer.close()
+    return found
