@@ -7,6 +7,8 @@ the producers it archives nothing, and read_committed consumers of archived reco
 import asyncio
 from typing import TYPE_CHECKING
 
+import structlog
+
 from cordwood.storage.after_archive import AfterArchive
 from cordwood.storage.errors import OutOfResources
 from cordwood.storage.producers import Producers
@@ -15,6 +17,8 @@ if TYPE_CHECKING:
     from cordwood.replication.partition import Partition
 
 LOCKED_POLL_S = 0.01
+
+_events = structlog.get_logger("replication")
 
 
 async def restore_archived_state(partition: "Partition") -> None:
@@ -25,8 +29,16 @@ async def restore_archived_state(partition: "Partition") -> None:
     log, archive = partition.log, partition.context.archive
     while log.lacks_archived_state and not partition.is_deleted:
         start, end, truncations = max(archive.first_kept(partition), log.log_start), log.local_start, log.truncations
-        if start >= end and archive.end_of(partition) is not None:
+        known_end = archive.end_of(partition)
+        if start >= end and known_end is not None:
             # Retention has deleted what only the archive had: the leader tells the log start offset.
+            return
+        is_cut_off = known_end is not None and known_end < end
+        if is_cut_off and partition.is_leader and not log.lacks_archived_epochs:
+            # The records between are lost, and with them the markers of archived transactions.
+            _events.warning("log.lacks_markers", topic=partition.topic, partition=partition.index,
+                            archived_end=known_end, local_start=end)  # fmt: skip
+            log.has_no_archived_producers()
             return
         before = await archive.beginning(partition, start, end)
         if (end, truncations) != (log.local_start, log.truncations):

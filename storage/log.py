@@ -171,6 +171,11 @@ class Log:
         if self.log_start < self.local_start:
             self.has_not_seen(self.log_start, self.local_start)
 
+    def has_no_archived_producers(self) -> None:
+        """Record that nothing can tell the producers as of the local start any more."""
+        if self.unseen is not None:
+            self.unseen = self.unseen.above(self.local_start)
+
     def has_not_seen(self, start: int, end: int) -> None:
         """Record that recovery has not seen the batches from `start` to `end`."""
         self.unseen = Unseen(start, end) if self.unseen is None else self.unseen.and_also(start, end)

@@ -147,6 +147,8 @@ def _continue_after(log: Log, end: int) -> None:
         # Archive rule 2: the archive may still have them.
         log.log_start, log.lacks_archived_epochs = 0, not any(log.epochs)
         log.lost_archived_producers()
+        if log.lacks_archived_producers:
+            log.damage.append(lacking_producers(log))
 
 
 def _move_aborted(former: Segment, lost: Segment) -> None:

@@ -61,6 +61,10 @@ class Unseen(NamedTuple):
         """Return the part below `end`."""
         return Unseen(self.start, min(self.end, end)) if self.start < end else None
 
+    def above(self, start: int) -> "Unseen | None":
+        """Return the part from `start` on."""
+        return Unseen(max(self.start, start), self.end) if start < self.end else None
+
     def and_also(self, start: int, end: int) -> "Unseen":
         """Return a range that covers both."""
         return Unseen(min(self.start, start), max(self.end, end))

@@ -14,7 +14,9 @@ from virtual_time import run
 from cordwood.archive.manifest import PartitionArchive
 from cordwood.chaos.sim.values import batch_of
 from cordwood.cluster.tiering.lineage import ahead_of
+from cordwood.replication.archive_view import ArchiveUnavailable
 from cordwood.replication.archived_leaders import ArchivedLeaders, differs
+from cordwood.replication.archived_state import restore_archived_state
 from cordwood.replication.assignment import Assignment
 from cordwood.replication.follower import first_difference, truncation_end
 from cordwood.replication.frames import PushKind, PushRow
@@ -216,6 +218,27 @@ def test_a_leader_whose_epochs_are_lost_leads_once_the_archive_has_told_them() -
         await flush(cluster.follower)
         assert cluster.replica.is_leader
         assert (list(log.epochs), log.lacks_archived_epochs) == (known, False)
+
+    run(scenario())
+
+
+def test_a_leader_that_has_lost_what_came_after_the_archive_does_not_ask_for_its_producers() -> None:
+    async def scenario() -> None:
+        cluster = await Cluster().begin()
+        await cluster.replicate_below(cluster.former.partition().log.log_end)
+        log = cluster.replica.log
+        cluster.replica.committed_to(log.log_end)
+        assert cluster.archive.drop_local(cluster.replica)
+        place, kept = (cluster.replica.topic_id, 0), cluster.manifest.segments[:-1]
+        log.lost_archived_producers()
+        cluster.archive.image = replace(
+            cluster.archive.image, archives={place: replace(cluster.manifest, segments=kept)}
+        )
+        with pytest.raises(ArchiveUnavailable):
+            await restore_archived_state(cluster.replica)
+        await cluster.elect()
+        await restore_archived_state(cluster.replica)
+        assert log.unseen is None
 
     run(scenario())
 

@@ -246,6 +246,9 @@ def test_a_log_without_batches_asks_the_archive(log: LogFixture, before: Produce
 def test_a_log_without_any_files_asks_the_archive(log: LogFixture) -> None:
     log.close().disk.remove_tree(DIRECTORY)
     assert log.reopen().log.lacks_archived_producers
+    assert [damage.path for damage in log.damage] == [DIRECTORY, RECOVERY]
+    log.log.has_no_archived_producers()
+    assert (log.log.unseen, log.log.lacks_archived_producers) == (None, False)
 
 
 def test_an_aborted_index_that_a_start_finds_again_lacks_what_began_in_the_archive(

@@ -45,8 +45,8 @@ MUTANTS = (
     Mutant(
         "a-lost-directory-loses-archived-producers",
         "storage/log_loader.py",
-        "        log.lost_archived_producers()\n\n\ndef _move",
-        "\n\ndef _move",
+        "        log.lost_archived_producers()\n        if log",
+        "        if log",
         "A log that has lost all its files asks the archive for the producers of archived batches.",
         ABORTED,
         Scenario.BROKERS,
@@ -207,10 +207,19 @@ MUTANTS = (
     Mutant(
         "deleted-archived-records-are-awaited",
         "replication/archived_state.py",
-        "        if start >= end and archive.end_of(partition) is not None:\n",
+        "        if start >= end and known_end is not None:\n",
         "        if False:\n",
         "A repair does not wait for records that retention has deleted.",
         "A damaged file is reported until the next start.",
+        Scenario.BROKERS,
+    ),
+    Mutant(
+        "what-nothing-can-tell-is-awaited",
+        "replication/archived_state.py",
+        "        if is_cut_off and partition.is_leader and not log.lacks_archived_epochs:\n",
+        "        if False:\n",
+        "A leader does not wait for markers that are lost.",
+        HELD,
         Scenario.BROKERS,
     ),
     Mutant(
