@@ -120,7 +120,7 @@ def producers_after(segment: Segment, before: bytes | None, start_offset: int = 
     for position, header in segment.headers(0, segment.size):
         if header.end > start_offset:
             replay(producers, segment, position, header)
-    return producers.snapshot(segment.end_offset).encode()
+    return _encoded(producers, segment.end_offset)
 
 
 def rebuilt(segment: Segment, before: SegmentState) -> SegmentState:
@@ -134,7 +134,7 @@ def rebuilt(segment: Segment, before: SegmentState) -> SegmentState:
         if row is not None:
             aborted.append(row)
     rows = segment.proofs()
-    encoded = producers.snapshot(segment.end_offset).encode()
+    encoded = _encoded(producers, segment.end_offset)
     return SegmentState(
         segment.base_offset,
         segment.end_offset,
@@ -145,3 +145,12 @@ def rebuilt(segment: Segment, before: SegmentState) -> SegmentState:
         encoded,
         aborted_index.encode(aborted),
     )
+
+
+def _encoded(producers: Producers, end: int) -> bytes:
+    """Return the producers as of `end`, encoded: without what markers have replaced, for no truncation goes back there.
+
+    Otherwise each state would have an entry for every marker of all segments before.
+    """
+    producers.transactions.committed_to(end)
+    return producers.snapshot(end).encode()

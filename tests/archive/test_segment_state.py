@@ -1,9 +1,17 @@
 """State objects: what they say about a segment is what the log says."""
 
 import pytest
-from log_fixture import LogFixture, log_with_transactions
+from log_fixture import SMALL, LogFixture, log_with_transactions
 
-from cordwood.archive.segment_state import DamagedState, SegmentState, decode, encode, producers_after, state_of
+from cordwood.archive.segment_state import (
+    DamagedState,
+    SegmentState,
+    decode,
+    encode,
+    producers_after,
+    rebuilt,
+    state_of,
+)
 from cordwood.storage.producers import Producers
 
 
@@ -56,6 +64,17 @@ def test_the_producers_of_the_last_segment_are_those_of_the_log() -> None:
     producers = Producers.decode(encoded)
     assert known(producers) == known(log.log.producers)
     assert producers.transactions.first_undecided(log.end) == log.log.producers.transactions.first_undecided(log.end)
+
+
+def test_states_do_not_grow_with_the_markers_of_all_segments_before() -> None:
+    log = LogFixture(SMALL)
+    for number in range(100):
+        log.send(number, "a", producer=1, transactional=True)
+        log.commit(producer=1)
+    states = states_of(log.flush())
+    assert len(states) > 5
+    assert len({len(state.producers_encoded) for state in states[1:]}) == 1
+    assert rebuilt(log.log.segments[-2], states[-2]) == states[-1]
 
 
 @pytest.mark.parametrize("position", [0, 20, 60, -1])

@@ -10,6 +10,15 @@ KEPT = "Retention deletes only what the topic's retention allows."
 
 MUTANTS = (
     Mutant(
+        "archived-states-have-all-markers",
+        "archive/segment_state.py",
+        "    producers.transactions.committed_to(end)\n",
+        "",
+        "The state of an archived segment is as large as its own part of the log, its producers and open transactions.",
+        "Each state has an entry of 150 bytes for every marker of all segments before.",
+        Scenario.BROKERS,
+    ),
+    Mutant(
         "undecided-records-are-archived",
         "cluster/tiering/plan.py",
         "    due, stable = situation.archive.end, min(situation.high_watermark, situation.last_stable)\n",
