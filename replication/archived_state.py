@@ -15,6 +15,7 @@ from cordwood.storage.producers import Producers
 
 if TYPE_CHECKING:
     from cordwood.replication.partition import Partition
+    from cordwood.storage.log import Log
 
 LOCKED_POLL_S = 0.01
 
@@ -34,8 +35,9 @@ async def restore_archived_state(partition: "Partition") -> None:
             # Retention has deleted what only the archive had: the leader tells the log start offset.
             return
         is_cut_off = known_end is not None and known_end < end
-        if is_cut_off and partition.is_leader and not log.lacks_archived_epochs:
-            # The records between are lost, and with them the markers of archived transactions.
+        has_lost_some = is_cut_off or _has_lost_batches(partition)
+        if has_lost_some and partition.is_leader and not log.lacks_archived_epochs:
+            # Markers of archived transactions may be lost with the records that are.
             _events.warning("log.lacks_markers", topic=partition.topic, partition=partition.index,
                             archived_end=known_end, local_start=end)  # fmt: skip
             log.has_no_archived_producers()
@@ -49,10 +51,20 @@ async def restore_archived_state(partition: "Partition") -> None:
             await _read_again(partition, before.producers)
 
 
+def _has_lost_batches(partition: "Partition") -> bool:
+    """Return whether damaged batches of the only replica cannot come back."""
+    leading = partition.leading
+    return leading is not None and len(leading.view.assignment.replicas) == 1 and _is_damaged(partition.log)
+
+
+def _is_damaged(log: "Log") -> bool:
+    return any(segment.is_lost or segment.damaged for segment in log.segments)
+
+
 async def _read_again(partition: "Partition", before: Producers) -> None:
     """Read all batches here again, from the producers `before` them on. Does nothing if batches go meanwhile."""
     log = partition.log
-    if any(segment.is_lost or segment.damaged for segment in log.segments):
+    if _is_damaged(log):
         raise OutOfResources("damaged batches have to be repaired before all of them are read again")
     again = AfterArchive(log, before)
     while partition.is_checkpoint_locked or again.is_behind():

@@ -24,6 +24,7 @@ from cordwood.replication.partition import Partition
 from cordwood.replication.refusal import PartitionRefused
 from cordwood.storage.batch import headers, peek, split
 from cordwood.storage.epochs import LeaderEpochs
+from cordwood.storage.errors import DamagedLog, OutOfResources
 
 EPOCH = 5
 """The leader epoch of the unclean election."""
@@ -238,6 +239,28 @@ def test_a_leader_that_has_lost_what_came_after_the_archive_does_not_ask_for_its
             await restore_archived_state(cluster.replica)
         await cluster.elect()
         await restore_archived_state(cluster.replica)
+        assert log.unseen is None
+
+    run(scenario())
+
+
+def test_the_only_replica_does_not_wait_for_batches_that_nothing_can_repair() -> None:
+    async def scenario() -> None:
+        cluster = await Cluster().begin()
+        await cluster.replicate_below(cluster.former.partition().log.log_end)
+        replica, log = cluster.replica, cluster.replica.log
+        replica.committed_to(log.log_end)
+        cluster.archive.archive(cluster.former.partition(), end=log.segments[0].end_offset)
+        assert cluster.archive.drop_local(replica)
+        cluster.follower.disk.flip(log.segments[0].path, 100, 0)
+        log.lost_archived_producers()
+        cluster.assign()
+        assert replica.is_leader
+        for error in (DamagedLog, OutOfResources):
+            with pytest.raises(error):
+                await restore_archived_state(replica)
+        replica.assigned(Assignment(ME, EPOCH + 1, EPOCH + 1, (ME,), frozenset({ME}), 2))
+        await restore_archived_state(replica)
         assert log.unseen is None
 
     run(scenario())

@@ -171,7 +171,7 @@ MUTANTS = (
     Mutant(
         "damaged-logs-are-read-again-and-again",
         "replication/archived_state.py",
-        "    if any(segment.is_lost or segment.damaged for segment in log.segments):\n",
+        "    if _is_damaged(log):\n",
         "    if False:\n",
         "A log with damaged batches is not read again before they are repaired.",
         "A log of a hundred gigabytes is read every few seconds.",
@@ -216,9 +216,18 @@ MUTANTS = (
     Mutant(
         "what-nothing-can-tell-is-awaited",
         "replication/archived_state.py",
-        "        if is_cut_off and partition.is_leader and not log.lacks_archived_epochs:\n",
+        "        if has_lost_some and partition.is_leader and not log.lacks_archived_epochs:\n",
         "        if False:\n",
         "A leader does not wait for markers that are lost.",
+        HELD,
+        Scenario.BROKERS,
+    ),
+    Mutant(
+        "batches-that-nobody-has-are-awaited",
+        "replication/archived_state.py",
+        "is_cut_off or _has_lost_batches(partition)",
+        "is_cut_off",
+        "The only replica does not wait for damaged batches that nothing can repair.",
         HELD,
         Scenario.BROKERS,
     ),
