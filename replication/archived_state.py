@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import structlog
 
+from cordwood.replication.checkpoints import TRUNCATION_POLL_S
 from cordwood.storage.after_archive import AfterArchive
 from cordwood.storage.errors import OutOfResources
 from cordwood.storage.producers import Producers
@@ -16,8 +17,6 @@ from cordwood.storage.producers import Producers
 if TYPE_CHECKING:
     from cordwood.replication.partition import Partition
     from cordwood.storage.log import Log
-
-LOCKED_POLL_S = 0.01
 
 _events = structlog.get_logger("replication")
 
@@ -71,12 +70,12 @@ async def _read_again(partition: "Partition", before: Producers) -> None:
         if again.is_outdated or partition.is_deleted:
             return
         if partition.is_checkpoint_locked:
-            await asyncio.sleep(LOCKED_POLL_S)
+            await asyncio.sleep(TRUNCATION_POLL_S)
             continue
         try:
             await partition.directory.run_blocking(again.read_on)
         except Exception:
-            # The files of a log that is truncated or deleted meanwhile may be gone.
+            # A truncation or deletion meanwhile removes what is being read, and any error may come of that.
             if not again.is_outdated and not partition.is_deleted:
                 raise
     if not again.is_outdated:

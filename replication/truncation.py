@@ -292,7 +292,7 @@ def _truncate(truncation: Truncation, failure: Exception | None) -> bool:
             partition.is_checkpoint_locked, partition.truncating_to = True, 0
         else:
             log.truncate(truncation.end, truncation.again)
-            truncation.partition.report_lacking_producers()
+            partition.report_lacking_producers()
         partition.truncated()
         # Also with flush.policy=os: what follows waits for this flush.
         partition.directory.flusher.touch(partition)

@@ -178,15 +178,14 @@ class Log:
 
     def has_not_seen(self, start: int, end: int) -> None:
         """Record that recovery has not seen the batches from `start` to `end`."""
-        self.unseen = Unseen(start, end) if self.unseen is None else self.unseen.and_also(start, end)
+        self.unseen = Unseen.joined(self.unseen, start, end)
 
     def unseen_below(self, end: int, again: Producers | None) -> Unseen | None:
         """Return what is unseen after a truncation to `end`; `again` is what it has read from the batches."""
         unseen = self.unseen and self.unseen.below(end)
         if again is None or not self.may_span_archive(self.segment_of(end)):
             return unseen
-        archived = Unseen(self.log_start, self.local_start)
-        return archived if unseen is None else unseen.and_also(*archived)
+        return Unseen.joined(unseen, self.log_start, self.local_start)
 
     @property
     def has_unlisted_segments(self) -> bool:

@@ -23,7 +23,7 @@ from cordwood.storage.open_segments import OpenSegments
 from cordwood.storage.recovery import Tear, has_hole, is_blank, must_follow, must_not_fall_back, scan, step_over
 from cordwood.storage.segment import Segment
 from cordwood.storage.segment_files import SegmentFile, files_of, loss_of, segment_path, strays_of
-from cordwood.storage.state import EPOCHS_FILE, ActiveSegment, load
+from cordwood.storage.state import EPOCHS_FILE, RECOVERY_FILE, ActiveSegment, load
 from cordwood.storage.transaction_log import marker_of, record, restore_aborted
 from cordwood.storage.types import NO_EPOCH
 from cordwood.storage.unseen_batches import look_again
@@ -52,12 +52,14 @@ def open_log(
     if not disk.exists(directory):
         if mark is not None and mark.end_offset:
             _continue_after(log, mark.end_offset)
-        return log
-    try:
-        _recover(log, mark, now_ms)
-    except BaseException:
-        log.release()
-        raise
+    else:
+        try:
+            _recover(log, mark, now_ms)
+        except BaseException:
+            log.release()
+            raise
+    if log.lacks_archived_producers and not any(damage.path.endswith(RECOVERY_FILE) for damage in log.damage):
+        log.damage.append(lacking_producers(log))
     return log
 
 
@@ -94,8 +96,6 @@ def _recover(log: Log, mark: FlushedOffset | None, now_ms: int) -> None:
     if is_start_unknown:
         log.lost_archived_producers()
     look_again(log)
-    if log.lacks_archived_producers and not recovered.is_lost:
-        log.damage.append(lacking_producers(log))
 
 
 def _note_lost_epochs(log: Log, recovery_point: int) -> None:
@@ -147,8 +147,6 @@ def _continue_after(log: Log, end: int) -> None:
         # Archive rule 2: the archive may still have them.
         log.log_start, log.lacks_archived_epochs = 0, not any(log.epochs)
         log.lost_archived_producers()
-        if log.lacks_archived_producers:
-            log.damage.append(lacking_producers(log))
 
 
 def _move_aborted(former: Segment, lost: Segment) -> None:

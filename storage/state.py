@@ -48,7 +48,7 @@ class ActiveSegment(NamedTuple):
 
 
 class Unseen(NamedTuple):
-    """Offsets of batches that recovery has not seen: lost ones, or archived ones of which only `recovery` had told.
+    """Offsets of batches that recovery has not seen: lost ones, or archived ones whose producers were in `recovery`.
 
     Producers and aborted transactions are as if there were none, until they are read again (`unseen_batches.py`,
     `after_archive.py`).
@@ -65,9 +65,10 @@ class Unseen(NamedTuple):
         """Return the part from `start` on."""
         return Unseen(max(self.start, start), self.end) if start < self.end else None
 
-    def and_also(self, start: int, end: int) -> "Unseen":
-        """Return a range that covers both."""
-        return Unseen(min(self.start, start), max(self.end, end))
+    @staticmethod
+    def joined(known: "Unseen | None", start: int, end: int) -> "Unseen":
+        """Return the least range that covers what is `known` to be unseen, and the offsets from `start` to `end`."""
+        return Unseen(start, end) if known is None else Unseen(min(known.start, start), max(known.end, end))
 
 
 class LogState(NamedTuple):

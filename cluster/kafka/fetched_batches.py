@@ -15,7 +15,7 @@ def read(row: Row, partition: Partition, wanted: WantedRange, archive: ArchiveRe
     NotInMemory.
     """
     log, offset = partition.log, wanted.offset
-    # Of what only the archive has, unseen batches may have been the last that told.
+    # A log with unseen batches may not know the end of its last transaction, or that it has had any.
     may_have_some = log.producers.transactions.end > offset or log.unseen is not None
     with_aborted = wanted.with_aborted and may_have_some
     try:

@@ -22,6 +22,7 @@ from cordwood.replication.log_repair import rewrite
 from cordwood.replication.partition import Partition, TopicIdPartition
 from cordwood.replication.segment_refetch import refetch
 from cordwood.replication.tasks import Tasks
+from cordwood.replication.truncation import truncation_to
 from cordwood.storage import unseen_batches
 from cordwood.storage.batch import headers, split
 from cordwood.storage.epochs import LeaderEpochs
@@ -239,6 +240,14 @@ async def spanning_follower(archive: ArchiveFixture) -> tuple[LeaderFixture, Fol
     return leader, follower, replica
 
 
+def with_damaged_recovery(follower: FollowerFixture, archive: ArchiveView) -> Partition:
+    """Return the follower's replica after a stop, a flipped bit in `recovery`, and a restart."""
+    log = follower.partition().log
+    follower.partition().close()
+    follower.disk.flip(f"{log.directory}/{RECOVERY_FILE}", 20, 0)
+    return restarted(follower, archive)
+
+
 def test_a_damaged_recovery_checkpoint_is_written_again_with_the_producers_that_the_archive_has() -> None:
     async def scenario() -> None:
         archive, unknown = ArchiveFixture(), ArchiveFixture()
@@ -272,10 +281,8 @@ def test_a_log_whose_first_batches_move_to_the_archive_meanwhile_is_read_from_th
     async def scenario() -> None:
         archive = ArchiveFixture()
         leader, follower, replica = await spanning_follower(archive)
+        replica = with_damaged_recovery(follower, archive.reads)
         path = f"{replica.log.directory}/{RECOVERY_FILE}"
-        replica.close()
-        follower.disk.flip(path, 20, 0)
-        replica = restarted(follower, archive.reads)
         archive.store.delay_s = 1.0
         repair = asyncio.ensure_future(rewrite(replica, path, Checkpoints(follower.replicas.directories, Tasks())))
         await asyncio.sleep(0.5)
@@ -302,8 +309,7 @@ def test_a_damaged_aborted_index_gets_back_a_transaction_that_began_in_the_archi
         else:
             follower.disk.lose(segment.aborted.path)
         replica = restarted(follower, archive.reads)
-        reported: list[str] = []
-        replica.context = replace(replica.context, found_damage=lambda _, damage: reported.append(damage.path))
+        reported = reports_of(replica)
         checkpoints = Checkpoints(follower.replicas.directories, Tasks())
         await rewrite(replica, segment.aborted.path, checkpoints)
         assert reported == [f"{replica.log.directory}/{RECOVERY_FILE}"]
@@ -325,13 +331,35 @@ def test_a_refetched_marker_ends_a_transaction_that_began_in_the_archive() -> No
         replica = restarted(follower, archive.reads)
         with pytest.raises(OutOfResources, match="damaged batches"):
             await restore_archived_state(replica)
-        harmed = replica.log.segment_of(segment.base_offset)
+        harmed, reported = replica.log.segment_of(segment.base_offset), reports_of(replica)
         assert await refetch(replica, harmed, [1], Reader(leader.partition()))
+        assert reported == [f"{replica.log.directory}/{RECOVERY_FILE}"]
         await restore_archived_state(replica)
         assert (replica.log.unseen, replica.log.aborted(0, 1)) == (None, [(1, 0)])
         same(replica, leader.partition())
 
     run(scenario())
+
+
+def test_a_truncation_that_reads_batches_asks_the_archive() -> None:
+    async def scenario() -> None:
+        _, follower, replica = await spanning_follower(ArchiveFixture())
+        log, reported = replica.log, reports_of(replica)
+        log.producers.transactions.committed_to(log.log_end)
+        truncated = follower.truncations.truncate(truncation_to(replica, COUNT, lambda: True))
+        truncating = asyncio.ensure_future(truncated)
+        await flush(follower)
+        assert await truncating
+        assert (log.log_end, reported) == (COUNT, [f"{log.directory}/{RECOVERY_FILE}"])
+
+    run(scenario())
+
+
+def reports_of(replica: Partition) -> list[str]:
+    """Return the list to which the paths of reported damage are added from now on."""
+    reported: list[str] = []
+    replica.context = replace(replica.context, found_damage=lambda _, damage: reported.append(damage.path))
+    return reported
 
 
 class Reader:
@@ -349,9 +377,7 @@ def test_a_truncation_meanwhile_ends_the_second_look(*, is_full: bool) -> None:
     async def scenario() -> None:
         archive = ArchiveFixture()
         _, follower, replica = await spanning_follower(archive)
-        replica.close()
-        follower.disk.flip(f"{replica.log.directory}/{RECOVERY_FILE}", 20, 0)
-        replica = restarted(follower, archive.reads)
+        replica = with_damaged_recovery(follower, archive.reads)
         log, run_blocking = replica.log, replica.directory.run_blocking
 
         async def truncating(work: Callable[..., object], *args: object) -> object:
@@ -376,9 +402,7 @@ def test_what_retention_has_deleted_is_not_asked_for() -> None:
     async def scenario() -> None:
         archive = ArchiveFixture()
         _, follower, replica = await spanning_follower(archive)
-        replica.close()
-        follower.disk.flip(f"{replica.log.directory}/{RECOVERY_FILE}", 20, 0)
-        replica = restarted(follower, archive.reads)
+        replica = with_damaged_recovery(follower, archive.reads)
         place = replica.topic_id, replica.index
         known = archive.image.archives[place]
         archive.image = replace(archive.image, archives={place: replace(known, segments=known.segments[-1:])})

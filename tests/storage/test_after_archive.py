@@ -1,6 +1,6 @@
 """Logs that have lost what only their `recovery` knew of archived records: the archive's producers, and a second look.
 
-Here the archive is what the log told of its producers before local retention.
+The archive's producer state is the replay of the log's batches below its local start, before retention deletes them.
 """
 
 import random
@@ -38,16 +38,6 @@ def producers_below(log: Log, end: int) -> Producers:
     return producers
 
 
-def drop(log: LogFixture, archived_end: int) -> None:
-    """Run local retention with what the archive has."""
-    dropped = log.log.drop(log.log.flushed_end, log.now, archived_end)
-    log.checkpoint()
-    for segment in dropped:
-        segment.release()
-        for path in filter(log.disk.exists, segment.paths()):
-            log.disk.remove(path)
-
-
 def spanning() -> tuple[LogFixture, Producers]:
     """Return a log with transactions that began before its first batches here, and the producers as of those."""
     log = LogFixture(ARCHIVED)
@@ -62,7 +52,7 @@ def spanning() -> tuple[LogFixture, Producers]:
     log.send(0, "open", producer=3, transactional=True)
     log.append("last").flush().checkpoint()
     before = producers_below(log.log, log.bases[3])
-    drop(log, log.bases[3])
+    log.retain(archived_end=log.bases[3])
     assert 5 < log.log.local_start < 20 < log.log.segments[-1].base_offset
     assert log.aborted(0, 6) == log.aborted() == ABORTED
     return log, before
@@ -210,7 +200,7 @@ def test_deleted_records_need_no_archive(log: LogFixture) -> None:
 def test_of_deleted_records_nothing_lacks_whatever_local_retention_removes_later(log: LogFixture) -> None:
     log.delete_records(log.log.local_start)
     log.append(*(f"{number} {'x' * 200}" for number in range(20))).flush()
-    drop(log, log.bases[-2])
+    log.retain(archived_end=log.bases[-2])
     assert log.start < log.log.local_start
     assert not log.log.lacks_archived_producers
 
@@ -266,7 +256,7 @@ def test_an_aborted_index_without_such_transactions_is_just_found_again() -> Non
     log = LogFixture(ARCHIVED).append(*(f"{number} {'x' * 200}" for number in range(20)))
     log.send(0, "a", producer=1, transactional=True)
     log.abort(producer=1)
-    drop(log.flush().checkpoint(), log.bases[3])
+    log.flush().checkpoint().retain(archived_end=log.bases[3])
     log.disk.flip(log.log.segments[-1].aborted.path, 20, 0)
     log.kill().reopen()
     assert (log.log.lacks_archived_producers, log.aborted()) == (False, [(1, 20)])
@@ -292,7 +282,7 @@ def test_a_lost_end_that_a_start_finds_back_lacks_what_began_in_the_archive(good
 
 def test_what_is_lost_while_a_lost_end_is_read_again_stays_lost() -> None:
     log = LogFixture(ARCHIVED).append(*(f"{number} {'x' * 200}" for number in range(20)))
-    drop(log.flush().checkpoint(), log.bases[3])
+    log.flush().checkpoint().retain(archived_end=log.bases[3])
     unseen = Unseen(log.end - 1, log.end)
     log.log.has_not_seen(*unseen)
     look = UnseenBatches(log.log, unseen, lambda: log.log.segments)
@@ -349,7 +339,7 @@ def test_any_log_knows_afterwards_what_it_would_know_without_the_damage(seed: in
     at = random.Random(seed).randrange(1, len(logs[0].bases) - 1)
     before = producers_below(logs[0].log, logs[0].bases[at])
     for log in logs:
-        drop(log, log.bases[at])
+        log.retain(archived_end=log.bases[at])
     log, good = damaged(logs[0]), logs[1]
     restore(log, before)
     assert state_of(log) == state_of(good)

@@ -21,25 +21,14 @@ def log() -> LogFixture:
     return LogFixture(ARCHIVED).append(*VALUES).flush()
 
 
-def drop(log: LogFixture, archived_end: int | None) -> int:
-    """Run local retention with what the archive has. Return the number of removed segments."""
-    dropped = log.log.drop(log.log.flushed_end, log.now, archived_end)
-    log.checkpoint()
-    for segment in dropped:
-        segment.release()
-        for path in filter(log.disk.exists, segment.paths()):
-            log.disk.remove(path)
-    return len(dropped)
-
-
 def test_a_replica_that_does_not_know_the_archive_keeps_everything(log: LogFixture) -> None:
-    assert drop(log, None) == 0
+    assert log.retain(archived_end=None) == 0
     assert (log.start, log.log.local_start) == (0, 0)
 
 
 def test_local_retention_deletes_what_is_archived_and_the_log_still_begins_there(log: LogFixture) -> None:
     second, third = log.bases[1:3]
-    assert drop(log, third - 1) == 1
+    assert log.retain(archived_end=third - 1) == 1
     assert (log.start, log.log.local_start) == (0, second)
     with pytest.raises(NotLocal):
         log.log.slice(second - 1, 1000, log.end)
@@ -49,7 +38,7 @@ def test_local_retention_deletes_what_is_archived_and_the_log_still_begins_there
 
 
 def test_it_comes_back_after_a_restart(log: LogFixture) -> None:
-    drop(log, log.bases[3])
+    log.retain(archived_end=log.bases[3])
     local, bases = log.log.local_start, log.bases
     log.close().power_cut(keep=0).reopen()
     assert (log.start, log.log.local_start, log.bases, log.damage) == (0, local, bases, [])
@@ -60,25 +49,25 @@ def test_it_comes_back_after_a_restart(log: LogFixture) -> None:
 
 def test_a_compacted_log_stays_whole(log: LogFixture) -> None:
     log.configure(compacted=True)
-    assert drop(log, log.end) == 0
+    assert log.retain(archived_end=log.end) == 0
 
 
 def test_deleted_records_go_whatever_is_archived(log: LogFixture) -> None:
     start = log.bases[2]
     log.delete_records(start)
-    assert drop(log, None) == 2
+    assert log.retain(archived_end=None) == 2
     assert (log.start, log.log.local_start) == (start, start)
 
 
 def test_retention_of_all_records_is_not_that_of_the_disk(log: LogFixture) -> None:
     log.configure(local_retention_bytes=-1, local_retention_ms=-1, retention_bytes=0, retention_ms=0)
-    assert drop(log, log.end) == 0
+    assert log.retain(archived_end=log.end) == 0
     log.configure(local_retention_bytes=-2)
-    assert drop(log, log.bases[1]) == 1
+    assert log.retain(archived_end=log.bases[1]) == 1
 
 
 def test_a_truncation_to_the_local_start_leaves_an_empty_log_there(log: LogFixture) -> None:
-    drop(log, log.bases[2])
+    log.retain(archived_end=log.bases[2])
     local = log.log.local_start
     log.truncate(local)
     assert (log.start, log.log.local_start, log.end) == (0, local, local)
@@ -112,7 +101,7 @@ def damage_file(log: LogFixture, name: str) -> None:
 
 
 def test_without_its_epochs_the_log_still_begins_in_the_archive(log: LogFixture) -> None:
-    drop(log, log.bases[3])
+    log.retain(archived_end=log.bases[3])
     local, bases = log.log.local_start, log.bases
     damage_file(log, "leader-epochs")
     for _ in range(2):
@@ -133,7 +122,7 @@ def in_epochs() -> LogFixture:
     for (epoch, start), end in zip(EPOCHS, (9, 17, len(VALUES)), strict=True):
         log.leader_epoch = epoch
         log.append(*VALUES[start:end])
-    drop(log.flush(), next(base for base in log.bases if base > 9))
+    log.flush().retain(archived_end=next(base for base in log.bases if base > 9))
     assert 9 < log.log.local_start < 15
     return log
 
@@ -206,7 +195,7 @@ def test_lost_leader_epochs_are_not_awaited_once_their_records_are_deleted(in_ep
 
 
 def test_a_lost_log_start_is_not_taken_for_a_deletion_of_what_is_archived(log: LogFixture) -> None:
-    drop(log, log.bases[3])
+    log.retain(archived_end=log.bases[3])
     local = log.log.local_start
     damage_file(log, "recovery")
     assert (log.start, log.log.local_start) == (0, local)

@@ -148,10 +148,10 @@ class LogFixture:
         self.log.raise_log_start(before)
         return self
 
-    def retain(self, *, after_ms: int = 0) -> int:
-        """Advance the clock and run retention. Return the number of removed segments."""
+    def retain(self, *, after_ms: int = 0, archived_end: int | None = None) -> int:
+        """Advance the clock and run retention, with what the archive has. Return the number of removed segments."""
         self.now += after_ms
-        dropped = self.log.drop(self.log.flushed_end, self.now)
+        dropped = self.log.drop(self.log.flushed_end, self.now, archived_end)
         self.checkpoint()
         for segment in dropped:
             segment.release()
