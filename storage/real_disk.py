@@ -100,7 +100,9 @@ class RealFile:
         os.posix_fallocate(self._fd, position, length)
 
     def truncate(self, size: int) -> None:
-        os.ftruncate(self._fd, size)
+        # ext4 writes a file that was truncated to nothing as soon as it is closed (auto_da_alloc), an empty one too.
+        if size or self.size():
+            os.ftruncate(self._fd, size)
 
     def moved_to(self, path: str) -> None:
         self._path = path

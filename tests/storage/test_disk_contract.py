@@ -77,6 +77,25 @@ def test_what_memory_has_is_read_without_waiting_or_not_at_all(place: Place) -> 
     assert file.pread_cached(3, 2) in (b"cde", None)
 
 
+def test_an_empty_file_is_not_truncated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """ext4 would write what follows to the disk as soon as the file is closed, and delay the syncs of others."""
+    truncated: list[int] = []
+    truncate = os.ftruncate
+
+    def noted(descriptor: int, size: int) -> None:
+        truncated.append(size)
+        truncate(descriptor, size)
+
+    monkeypatch.setattr(os, "ftruncate", noted)
+    file = RealDisk().open(str(tmp_path / "f"), create=True)
+    file.truncate(0)
+    assert truncated == []
+    file.pwrite([b"abc"], 0)
+    file.truncate(0)
+    file.truncate(2)
+    assert (truncated, file.size()) == ([0, 2], 2)
+
+
 @needs(Requirement.TMPFS, os.access(MEMORY, os.W_OK), f"there is no file system in memory at {MEMORY}")
 def test_a_file_system_that_does_not_know_what_is_in_memory_is_read_all_the_same() -> None:
     with tempfile.TemporaryDirectory(dir=MEMORY) as path:
