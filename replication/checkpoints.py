@@ -19,6 +19,10 @@ Sooner if a segment was closed: recovery takes damage to it for a torn write unt
 """
 CHECKPOINTS_PER_ROUND = 20
 """Logs that take turns in one round, of thousands: a restart reads a little more of each. The largest do not wait."""
+SMALL_BYTES = 1 << 20
+"""A log with fewer new bytes can wait: a restart reads them faster than a checkpoint is written."""
+SMALL_CHECKPOINTS_PER_ROUND = 5
+"""A checkpoint syncs two files, beside the group commits: so many in a round have one of those that can wait."""
 TRUNCATION_POLL_S = 0.01
 
 
@@ -118,16 +122,17 @@ class Checkpoints:
 
     async def _write_due(self, directory: LogDirectory, now: float) -> None:
         try:
-            written = 0
+            turns_left = {False: CHECKPOINTS_PER_ROUND, True: SMALL_CHECKPOINTS_PER_ROUND}
             for partition in list(directory.uncheckpointed):
                 since = self._dirty_since.setdefault(partition, now)
-                is_due = now - since >= CHECKPOINT_AGE_S or partition.log.has_unlisted_segments
-                takes_its_turn = is_due and written < CHECKPOINTS_PER_ROUND
-                if takes_its_turn or partition.log.uncheckpointed_bytes >= CHECKPOINT_BYTES:
+                log, is_old = partition.log, now - since >= CHECKPOINT_AGE_S
+                can_wait = log.uncheckpointed_bytes < SMALL_BYTES and not log.has_unlisted_segments
+                takes_its_turn = (is_old or log.has_unlisted_segments) and turns_left[can_wait] > 0
+                if takes_its_turn or log.uncheckpointed_bytes >= CHECKPOINT_BYTES:
                     with partition.contained():
                         await self.write(partition)
                     self._dirty_since.pop(partition, None)
-                    written += 1
+                    turns_left[can_wait] -= 1
                     directory.has_unsynced_marks = True
         except (OSError, StorageError) as error:
             directory.report_not_done("checkpoint", error)

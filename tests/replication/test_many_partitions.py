@@ -4,13 +4,21 @@ import asyncio
 import tracemalloc
 from collections.abc import Callable
 
+import pytest
 from peer_fixture import FollowerFixture
 from replica_fixture import NOW_MS, ReplicaFixture
 from virtual_time import run
 
-from cordwood.replication.checkpoints import CHECKPOINT_AGE_S, CHECKPOINT_BYTES, CHECKPOINTS_PER_ROUND
+from cordwood.replication.checkpoints import (
+    CHECKPOINT_AGE_S,
+    CHECKPOINT_BYTES,
+    CHECKPOINTS_PER_ROUND,
+    SMALL_BYTES,
+    SMALL_CHECKPOINTS_PER_ROUND,
+)
 from cordwood.replication.log_maintenance import EXPIRY_INTERVAL_S, PARTITIONS_PER_EXPIRY, Intervals, LogMaintenance
 from cordwood.replication.scrubber import FILE_BYTES, PARTITIONS_PER_STEP, PASS_S, Scrubber
+from cordwood.storage.config import LogConfig
 
 MANY = 3 * CHECKPOINTS_PER_ROUND
 SCRUB_BYTES_PER_SECOND = 8 << 20
@@ -67,10 +75,16 @@ def test_an_empty_replica_takes_little_memory() -> None:
     run(scenario())
 
 
-def test_checkpoints_of_many_logs_take_turns() -> None:
+@pytest.mark.parametrize(
+    ("new_bytes", "per_round"),
+    [(SMALL_BYTES - 1, SMALL_CHECKPOINTS_PER_ROUND), (SMALL_BYTES, CHECKPOINTS_PER_ROUND)],
+)
+def test_checkpoints_of_many_logs_take_turns(new_bytes: int, per_round: int) -> None:
     async def scenario() -> None:
-        broker = flushed(MANY)
+        broker = flushed(3 * per_round)
         await let_go(broker)
+        for index in range(3 * per_round):
+            broker.partition(index).log.uncheckpointed_bytes = new_bytes
         log_maintenance = housekeeping_of(broker)
         log_maintenance.start()
         await asyncio.sleep(CHECKPOINT_AGE_S + 1.5)
@@ -78,7 +92,23 @@ def test_checkpoints_of_many_logs_take_turns() -> None:
         for _ in range(3):
             await asyncio.sleep(1)
             left.append(uncheckpointed(broker))
-        assert left == [MANY - CHECKPOINTS_PER_ROUND, MANY - 2 * CHECKPOINTS_PER_ROUND, 0, 0]
+        assert left == [2 * per_round, per_round, 0, 0]
+        await log_maintenance.stop()
+
+    run(scenario())
+
+
+def test_a_log_that_can_wait_for_its_checkpoint_does_not_when_a_segment_is_closed() -> None:
+    async def scenario() -> None:
+        broker = ReplicaFixture(LogConfig(segment_bytes=1))
+        for index in range(SMALL_CHECKPOINTS_PER_ROUND + 1):
+            broker.produce(index=index)
+            broker.produce(index=index)
+        await let_go(broker)
+        log_maintenance = housekeeping_of(broker)
+        log_maintenance.start()
+        await asyncio.sleep(1.5)
+        assert uncheckpointed(broker) == 0
         await log_maintenance.stop()
 
     run(scenario())
@@ -95,6 +125,22 @@ def test_a_log_with_much_to_read_again_does_not_wait_for_its_turn() -> None:
         last.log.uncheckpointed_bytes = CHECKPOINT_BYTES
         await asyncio.sleep(1)
         assert last not in broker.directories[0].uncheckpointed
+        assert uncheckpointed(broker) > 0
+        await log_maintenance.stop()
+
+    run(scenario())
+
+
+def test_a_small_log_gets_its_turn_beside_many_large_ones() -> None:
+    async def scenario() -> None:
+        broker = flushed(MANY)
+        await let_go(broker)
+        for index in range(MANY - 1):
+            broker.partition(index).log.uncheckpointed_bytes = SMALL_BYTES
+        log_maintenance = housekeeping_of(broker)
+        log_maintenance.start()
+        await asyncio.sleep(CHECKPOINT_AGE_S + 1.5)
+        assert broker.partition(MANY - 1) not in broker.directories[0].uncheckpointed
         assert uncheckpointed(broker) > 0
         await log_maintenance.stop()
 

@@ -137,8 +137,8 @@ MUTANTS = (
     Mutant(
         "closed-segments-wait-to-be-listed",
         "replication/checkpoints.py",
-        " or partition.log.has_unlisted_segments\n",
-        "\n",
+        "(is_old or log.has_unlisted_segments)",
+        "is_old",
         "A checkpoint lists a closed segment soon after its flush (disk rule 10).",
         "After a power cut, damage to it counts as a torn tail: all later records are removed.",
         Scenario.BROKERS,
