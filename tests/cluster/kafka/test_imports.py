@@ -1,11 +1,13 @@
 """Imports after a broker's start: one at a time, and again where one failed."""
 
+import asyncio
 import errno
 from collections.abc import Callable
 
+import pytest
 from virtual_time import run
 
-from cordwood.cluster.kafka.imports import import_all
+from cordwood.cluster.kafka.imports import PAUSE_S, PAUSES_PER_IMPORT, import_all
 
 
 class Modules:
@@ -31,3 +33,22 @@ def test_an_import_that_fails_is_made_again_before_the_next_one() -> None:
     modules = Modules(OSError(errno.EMFILE, "too many open files"), ImportError("another release is being installed"))
     run(import_all(modules.imports("a", "b", "c"), modules.run_blocking))
     assert modules.imported == ["a", "b", "c"]
+
+
+def test_imports_take_a_share_of_the_time_only() -> None:
+    """A broker that has just started serves clients meanwhile, and other brokers its partitions."""
+
+    async def scenario() -> None:
+        clock = asyncio.get_running_loop().time
+        begun_s: list[float] = []
+
+        async def slow(_function: Callable[..., object], *_: object) -> None:
+            begun_s.append(clock())
+            await asyncio.sleep(1.0 if len(begun_s) == 1 else 0.0)
+
+        await import_all([lambda: None] * 3, slow)
+        first, second, third = begun_s
+        assert second - first == pytest.approx(1.0 + PAUSES_PER_IMPORT)
+        assert third - second == pytest.approx(PAUSE_S)
+
+    run(scenario())
