@@ -30,6 +30,12 @@ class ArchiveSettings:
     archive_cache_bytes: int = setting(
         GIB, long(0), "Disk space for what consumers have recently read from the archive."
     )
+    archive_read_bytes_per_second: int = setting(
+        LONG_MAX,
+        long(1),
+        "The largest rate at which this broker downloads what consumers read from the archive, so that those far back"
+        " leave the processors, the network and the cache to others (KIP-956).",
+    )
     archive_upload_bytes_per_second: int = setting(
         LONG_MAX, long(1), "The largest rate at which this broker uploads to the archive."
     )

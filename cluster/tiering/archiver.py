@@ -62,7 +62,8 @@ class Archiver:
         """The work of the active controller."""
         self.reads: ArchiveReads | None = None
         if self.store is not None:
-            self.reads = ArchiveReads(lambda: quorum.image, self.store, settings.archive_cache_bytes)
+            rate = settings.archive_read_bytes_per_second
+            self.reads = ArchiveReads(lambda: quorum.image, self.store, settings.archive_cache_bytes, rate=rate)
 
     @property
     def view(self) -> ArchiveView:

@@ -79,10 +79,7 @@ class ArchiveContext:
 
     async def pace(self, size: int) -> None:
         """Return once `size` bytes may be sent."""
-        now = asyncio.get_running_loop().time()
-        debt_s = self.allowance.debt_s(now)
-        self.allowance.charge(size, now)
-        await asyncio.sleep(debt_s)
+        await asyncio.sleep(self.allowance.take(size, asyncio.get_running_loop().time()))
 
 
 class _Postponed(Exception):

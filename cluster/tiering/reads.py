@@ -30,6 +30,7 @@ from cordwood.replication.archive_view import ArchivedRange, ArchiveUnavailable
 from cordwood.replication.log_directory import ARCHIVE_CACHE
 from cordwood.replication.partition import Partition
 from cordwood.replication.tasks import Tasks
+from cordwood.replication.token_bucket import UNLIMITED, TokenBucket
 from cordwood.storage.aborted_index import AbortedTransaction
 from cordwood.storage.errors import DamagedLog, OutOfResources, change_failed
 from cordwood.storage.producers import Producers
@@ -95,7 +96,9 @@ class ArchiveReads:
         store: ObjectStore,
         cache_bytes_max: int,
         chunk_bytes: int = chunks.CHUNK_BYTES,
+        rate: int = UNLIMITED,
     ) -> None:
+        """`rate` is the limit of all downloads of batches together, in bytes per second."""
         self._image, self._store, self._chunk_bytes = image, store, chunk_bytes
         self.cache = ChunkCache(cache_bytes_max)
         self.downloaded_bytes = 0
@@ -105,6 +108,8 @@ class ArchiveReads:
         self._failures: dict[Hashable, tuple[float, Exception]] = {}
         """Time and error of downloads that have failed since they last succeeded."""
         self._room = asyncio.Semaphore(DOWNLOADS_MAX)
+        # Without a burst: chunks that arrive together would take all processors from others for a while.
+        self._allowance = TokenBucket(rate, burst=0.0)
         self._file_numbers = count()
         self._tasks = Tasks()
 
@@ -139,6 +144,8 @@ class ArchiveReads:
         key = ChunkKey(place.segment.id, chunk.number)
         if wanted.may_load:
             self.cache.use(key)
+            # Before those that it may read next: downloads take turns.
+            self._load_chunk(place, contents, chunk)
             self._read_ahead(place, contents, chunk)
         try:
             cached = self.cache.get(key, wait=wanted.wait)
@@ -152,8 +159,6 @@ class ArchiveReads:
                 self._failed(key, partition, StoreUnavailable(str(damage)))
             batches = None
         if batches is None:
-            if wanted.may_load:
-                self._load_chunk(place, contents, chunk)
             return NOT_CACHED
         if batches[0] is not None and not batches[0].size:
             # A gap up to the end of the chunk, in a compacted log.
@@ -446,6 +451,7 @@ class ArchiveReads:
         """Download a chunk into the cache. Raises StoreError, DamagedDownload, OSError."""
         if key in self.cache:
             return
+        await asyncio.sleep(self._allowance.take(chunk.size, asyncio.get_running_loop().time()))
         directory = place.partition.directory
         name = self._names_of(place)[0]
         content = await self._store.get_range(name, chunk.position, chunk.position + chunk.size)

@@ -15,6 +15,7 @@ from cordwood.archive.store import ObjectMissing, Pace, StoredObject, StoreUnava
 from cordwood.cluster.metadata.image import Image
 from cordwood.cluster.tiering.reads import ArchiveReads
 from cordwood.replication.partition import Partition
+from cordwood.replication.token_bucket import UNLIMITED
 
 CACHE_BYTES = 1 << 20
 CHUNK_BYTES = 1000
@@ -58,10 +59,10 @@ class StoreInMemory:
 class ArchiveFixture:
     """The archive, its manifests, and the reads of one broker."""
 
-    def __init__(self, cache_bytes: int = CACHE_BYTES, chunk_bytes: int = CHUNK_BYTES) -> None:
+    def __init__(self, cache_bytes: int = CACHE_BYTES, chunk_bytes: int = CHUNK_BYTES, rate: int = UNLIMITED) -> None:
         self.store = StoreInMemory()
         self.image = Image(cluster_id="c")
-        self.reads = ArchiveReads(lambda: self.image, self.store, cache_bytes, chunk_bytes)
+        self.reads = ArchiveReads(lambda: self.image, self.store, cache_bytes, chunk_bytes, rate)
 
     def archive(self, partition: Partition, end: int | None = None) -> PartitionArchive:
         """Archive the sealed segments up to `end` that are not archived yet."""

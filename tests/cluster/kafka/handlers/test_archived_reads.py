@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from archive_fixture import ArchiveFixture
+from archive_fixture import CHUNK_BYTES, ArchiveFixture
 from fetch_requests import READ_COMMITTED, READ_UNCOMMITTED, fetch, fetch_one, rows, send, wanted
 from handlers_fixture import HandlersStory, tell
 from kio.schema.errors import ErrorCode
@@ -106,6 +106,25 @@ def test_many_readers_of_one_range_cause_one_download() -> None:
         answers = await asyncio.gather(*(send(broker, wanted(), client=client, wait_ms=WAIT_MS) for client in clients))
         assert all(rows(answer)[0].values[0] == (0, VALUES[0]) for answer in answers)
         assert set(archive.store.reads.values()) == {1}
+
+    tell(story, SMALL)
+
+
+def test_downloads_keep_to_their_rate_and_delay_nobody_else() -> None:
+    async def story(broker: HandlersStory) -> None:
+        archive, partition = await archived(broker, rate=1000)
+        clock = asyncio.get_running_loop().time
+        began_s = clock()
+        first = await fetch_one(broker, wait_ms=WAIT_MS)
+        cold = send(broker, wanted(first.values[-1][0] + 1), client=broker.connect(), wait_ms=WAIT_MS)
+        asked_s = clock()
+        row = await fetch_one(broker, partition.log.local_start, wait_ms=0)
+        assert (row.values[0][0], clock() - asked_s) == (partition.log.local_start, 0)
+        assert not cold.done()
+        assert await read_all(broker) == list(enumerate(VALUES))
+        # The last chunk is downloaded once those before it are paid.
+        least_s = (archive.reads.downloaded_bytes - 2 * CHUNK_BYTES) / 1000
+        assert least_s <= clock() - began_s <= least_s + 5
 
     tell(story, SMALL)
 
