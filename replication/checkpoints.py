@@ -13,16 +13,19 @@ from cordwood.storage.state import write_checkpoint
 CHECKPOINT_INTERVAL_S = 1.0
 CHECKPOINT_AGE_S = 10.0
 CHECKPOINT_BYTES = 64 << 20
-"""A log is checkpointed after so many new bytes, or CHECKPOINT_AGE_S after the last time: a restart reads no more.
+"""A log is checkpointed after so many new bytes, or CHECKPOINT_AGE_S after the last time, once it is its turn.
 
 Sooner if a segment was closed: recovery takes damage to it for a torn write until a manifest lists it (disk rule 10).
 """
 CHECKPOINTS_PER_ROUND = 20
-"""Logs that take turns in one round, of thousands: a restart reads a little more of each. The largest do not wait."""
+"""Logs of a directory that take turns in one round, of thousands: a restart reads a little more of each.
+
+The largest do not wait.
+"""
 SMALL_BYTES = 1 << 20
-"""A log with fewer new bytes can wait: a restart reads them faster than a checkpoint is written."""
+"""A log with fewer new bytes is small: a restart has little to read again."""
 SMALL_CHECKPOINTS_PER_ROUND = 5
-"""A checkpoint syncs two files, beside the group commits: so many in a round have one of those that can wait."""
+"""Small logs that take turns in one round: a checkpoint syncs two files, and group commits wait for each."""
 TRUNCATION_POLL_S = 0.01
 
 
@@ -71,7 +74,7 @@ class Checkpoints:
                     raise directory.write_failed(error) from error
 
     async def _write(self, partition: Partition) -> None:
-        log = partition.log
+        log, new_bytes = partition.log, partition.log.uncheckpointed_bytes
         state = log.state()
         partition.is_checkpoint_locked = True
         under_way = asyncio.ensure_future(
@@ -88,6 +91,8 @@ class Checkpoints:
                 log.checkpoint_written(state)
                 if has_moved:
                     partition.log_start_flushed()
+            else:
+                log.uncheckpointed_bytes += new_bytes
 
         under_way.add_done_callback(ended)
         self._running.add(under_way)
@@ -122,17 +127,21 @@ class Checkpoints:
 
     async def _write_due(self, directory: LogDirectory, now: float) -> None:
         try:
-            turns_left = {False: CHECKPOINTS_PER_ROUND, True: SMALL_CHECKPOINTS_PER_ROUND}
+            turns, small_turns = CHECKPOINTS_PER_ROUND, SMALL_CHECKPOINTS_PER_ROUND
             for partition in list(directory.uncheckpointed):
                 since = self._dirty_since.setdefault(partition, now)
                 log, is_old = partition.log, now - since >= CHECKPOINT_AGE_S
-                can_wait = log.uncheckpointed_bytes < SMALL_BYTES and not log.has_unlisted_segments
-                takes_its_turn = (is_old or log.has_unlisted_segments) and turns_left[can_wait] > 0
+                is_small = log.uncheckpointed_bytes < SMALL_BYTES and not log.has_unlisted_segments
+                is_due = is_old or log.has_unlisted_segments
+                takes_its_turn = is_due and (small_turns if is_small else turns) > 0
                 if takes_its_turn or log.uncheckpointed_bytes >= CHECKPOINT_BYTES:
                     with partition.contained():
                         await self.write(partition)
                     self._dirty_since.pop(partition, None)
-                    turns_left[can_wait] -= 1
+                    if is_small:
+                        small_turns -= 1
+                    else:
+                        turns -= 1
                     directory.has_unsynced_marks = True
         except (OSError, StorageError) as error:
             directory.report_not_done("checkpoint", error)

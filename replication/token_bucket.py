@@ -52,12 +52,6 @@ class TokenBucket:
         if not self.is_unlimited:
             self.tokens -= amount
 
-    def take(self, amount: float, now: float) -> float:
-        """Charge for a use that waits its turn. Return the seconds until the debt before it is paid."""
-        debt_s = self.debt_s(now)
-        self.charge(amount, now)
-        return debt_s
-
     def debt_s(self, now: float) -> float:
         """Return the seconds until a debt is paid; 0 without one. The rate is above 0."""
         self._fill(now)

@@ -69,7 +69,9 @@ class File(Syncable, Protocol):
         """Reserve zeroed space and grow the file. Raises OSError(ENOSPC), with no change to written bytes."""
         ...
 
-    def truncate(self, size: int) -> None: ...
+    def truncate(self, size: int) -> None:
+        """Change the size. An empty file may keep blocks that were allocated beyond its end."""
+        ...
 
     def moved_to(self, path: str) -> None:
         """Take the path that a rename gave the file: errors name it."""

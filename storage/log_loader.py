@@ -382,6 +382,7 @@ class _Opening:
     def _note(self, segment: Segment, position: int, header: BatchHeader) -> None:
         if header.end <= self._replay_from:
             return
+        self._log.uncheckpointed_bytes += header.size
         self._log.epochs.assign(header.leader_epoch, header.base_offset)
         producers, base, end = self._log.producers, header.base_offset, header.end
         if header.attributes & TRANSACTIONAL:

@@ -100,7 +100,7 @@ class RealFile:
         os.posix_fallocate(self._fd, position, length)
 
     def truncate(self, size: int) -> None:
-        # ext4 writes a file that was truncated to nothing as soon as it is closed (auto_da_alloc), an empty one too.
+        # After a truncation to nothing, even of an empty file, ext4 writes the file when it is closed (auto_da_alloc).
         if size or self.size():
             os.ftruncate(self._fd, size)
 

@@ -33,8 +33,8 @@ class ArchiveSettings:
     archive_read_bytes_per_second: int = setting(
         LONG_MAX,
         long(1),
-        "The largest rate at which this broker downloads what consumers read from the archive, so that those far back"
-        " leave the processors, the network and the cache to others (KIP-956).",
+        "The largest rate at which this broker downloads what consumers read from the archive. What a replica or a"
+        " coordinator needs of it has no limit (KIP-956).",
     )
     archive_upload_bytes_per_second: int = setting(
         LONG_MAX, long(1), "The largest rate at which this broker uploads to the archive."

@@ -18,9 +18,11 @@ from cordwood.cluster.kafka.registry import KAFKA_APIS, load
 from cordwood.replication.tasks import RunBlocking
 
 PAUSE_S = 0.01
-"""Shortest pause after an import, which delays the event loop: a thread passes the interpreter's lock on after 5 ms."""
+"""Shortest pause after an import. Imports delay the event loop: a thread passes the interpreter's lock on after 5 ms."""
 PAUSES_PER_IMPORT = 4.0
-"""A pause is so many times as long as the import: all of them together take a fifth of a processor."""
+"""A pause is so many times as long as the import was: together they take a fifth of a processor."""
+PAUSE_S_MAX = 1.0
+"""Longest pause: an import may have waited for a thread."""
 RETRY_S = 5.0
 
 _events = structlog.get_logger("broker")
@@ -47,7 +49,7 @@ async def import_all(imports: Iterable[Callable[[], object]], run_blocking: RunB
         while not await _is_made(one, run_blocking):
             await asyncio.sleep(RETRY_S)
             began_s = clock()
-        await asyncio.sleep(max(PAUSE_S, PAUSES_PER_IMPORT * (clock() - began_s)))
+        await asyncio.sleep(min(max(PAUSE_S, PAUSES_PER_IMPORT * (clock() - began_s)), PAUSE_S_MAX))
 
 
 async def _is_made(one: Callable[[], object], run_blocking: RunBlocking) -> bool:

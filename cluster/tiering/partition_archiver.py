@@ -79,7 +79,10 @@ class ArchiveContext:
 
     async def pace(self, size: int) -> None:
         """Return once `size` bytes may be sent."""
-        await asyncio.sleep(self.allowance.take(size, asyncio.get_running_loop().time()))
+        now = asyncio.get_running_loop().time()
+        debt_s = self.allowance.debt_s(now)
+        self.allowance.charge(size, now)
+        await asyncio.sleep(debt_s)
 
 
 class _Postponed(Exception):

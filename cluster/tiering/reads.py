@@ -50,6 +50,8 @@ FAILURES_MAX = 1000
 NO_FAILURE = (-math.inf, Exception())
 RETRY_S = 1.0
 """Delay before a download that has failed is tried again."""
+DEBT_S_MIN = 0.001
+"""Least delay of consumers that wait for the rate: the debt of a rounded number may be next to nothing."""
 LOOKUP_S = 20.0
 """Time for a lookup of an offset by time."""
 
@@ -98,7 +100,7 @@ class ArchiveReads:
         chunk_bytes: int = chunks.CHUNK_BYTES,
         rate: int = UNLIMITED,
     ) -> None:
-        """`rate` is the limit of all downloads of batches together, in bytes per second."""
+        """`rate` is the limit of all downloads for consumers together, in bytes per second."""
         self._image, self._store, self._chunk_bytes = image, store, chunk_bytes
         self.cache = ChunkCache(cache_bytes_max)
         self.downloaded_bytes = 0
@@ -108,8 +110,9 @@ class ArchiveReads:
         self._failures: dict[Hashable, tuple[float, Exception]] = {}
         """Time and error of downloads that have failed since they last succeeded."""
         self._room = asyncio.Semaphore(DOWNLOADS_MAX)
-        # Without a burst: chunks that arrive together would take all processors from others for a while.
-        self._allowance = TokenBucket(rate, burst=0.0)
+        self._allowance = TokenBucket(rate)
+        self._over_rate: dict[Partition, None] = {}
+        """Partitions whose consumers wait until the rate allows a download, in the order in which they take turns."""
         self._file_numbers = count()
         self._tasks = Tasks()
 
@@ -144,8 +147,9 @@ class ArchiveReads:
         key = ChunkKey(place.segment.id, chunk.number)
         if wanted.may_load:
             self.cache.use(key)
-            # Before those that it may read next: downloads take turns.
-            self._load_chunk(place, contents, chunk)
+            # First the chunk that is asked for: what is read ahead may use up what the rate allows.
+            if not self._load_chunk(place, contents, chunk):
+                self._wake_when_allowed(partition)
             self._read_ahead(place, contents, chunk)
         try:
             cached = self.cache.get(key, wait=wanted.wait)
@@ -333,7 +337,8 @@ class ArchiveReads:
             if ahead.base_offset >= local_start:
                 return
             with suppress(ArchiveUnavailable):
-                self._load_chunk(place, contents, ahead)
+                if not self._load_chunk(place, contents, ahead):
+                    return
             room -= ahead.size
             number += 1
 
@@ -346,10 +351,32 @@ class ArchiveReads:
             self._contents.move_to_end(place.segment.id)
         return known
 
-    def _load_chunk(self, place: _Place, contents: SegmentContents, chunk: Chunk) -> None:
+    def _load_chunk(self, place: _Place, contents: SegmentContents, chunk: Chunk) -> bool:
+        """Begin a download for a consumer, if the chunk is not cached. Return False if the rate does not allow it yet.
+
+        Raises ArchiveUnavailable.
+        """
         key = ChunkKey(place.segment.id, chunk.number)
-        if key not in self.cache:
-            self._load(key, place, lambda: self._fetch_chunk(key, place, contents, chunk))
+        if key in self.cache or key in self._loading:
+            return True
+        now = asyncio.get_running_loop().time()
+        if self._allowance.debt_s(now):
+            return False
+        if self._load(key, place, lambda: self._fetch_chunk(key, place, contents, chunk)) is not None:
+            self._allowance.charge(chunk.size, now)
+        return True
+
+    def _wake_when_allowed(self, partition: Partition) -> None:
+        """Let a partition's consumers ask again once the rate allows a download: those that have left do not."""
+        if not self._over_rate:
+            loop = asyncio.get_running_loop()
+            loop.call_later(max(self._allowance.debt_s(loop.time()), DEBT_S_MIN), self._wake_allowed)
+        self._over_rate[partition] = None
+
+    def _wake_allowed(self) -> None:
+        partitions, self._over_rate = self._over_rate, {}
+        for partition in partitions:
+            partition.context.end_of_tick.moved(partition.watchers)
 
     async def _contents_loaded(self, place: _Place) -> SegmentContents:
         segment_id = place.segment.id
@@ -451,7 +478,6 @@ class ArchiveReads:
         """Download a chunk into the cache. Raises StoreError, DamagedDownload, OSError."""
         if key in self.cache:
             return
-        await asyncio.sleep(self._allowance.take(chunk.size, asyncio.get_running_loop().time()))
         directory = place.partition.directory
         name = self._names_of(place)[0]
         content = await self._store.get_range(name, chunk.position, chunk.position + chunk.size)

@@ -147,6 +147,25 @@ def test_a_small_log_gets_its_turn_beside_many_large_ones() -> None:
     run(scenario())
 
 
+def test_what_a_log_has_to_read_again_outlasts_a_crash_and_a_checkpoint_that_fails() -> None:
+    async def scenario() -> None:
+        broker = flushed(1)
+        await let_go(broker)
+        new_bytes = broker.partition().log.uncheckpointed_bytes
+        assert new_bytes > 0
+        broker.restart()
+        assert broker.partition().log.uncheckpointed_bytes == new_bytes
+        # Enough for the index, and not for the checkpoint.
+        broker.disk.leave_free(64)
+        log_maintenance = housekeeping_of(broker)
+        log_maintenance.start()
+        await asyncio.sleep(CHECKPOINT_AGE_S + 1.5)
+        assert broker.partition().log.uncheckpointed_bytes == new_bytes
+        await log_maintenance.stop()
+
+    run(scenario())
+
+
 class Late:
     """A waiter whose deadline has passed."""
 

@@ -55,8 +55,8 @@ MUTANTS = (
     Mutant(
         "downloads-have-no-rate",
         "cluster/tiering/reads.py",
-        "        await asyncio.sleep(self._allowance.take(chunk.size, asyncio.get_running_loop().time()))\n",
-        "",
+        "            self._allowance.charge(chunk.size, now)\n",
+        "            pass\n",
         "Downloads keep to archive.read.bytes.per.second.",
         "A consumer that is far back takes the network from all others.",
         Scenario.BROKERS,
@@ -64,10 +64,30 @@ MUTANTS = (
     Mutant(
         "readers-wait-for-what-is-read-ahead",
         "cluster/tiering/reads.py",
-        "            self._load_chunk(place, contents, chunk)\n            self._read_ahead(place, contents, chunk)\n",
-        "            self._read_ahead(place, contents, chunk)\n            self._load_chunk(place, contents, chunk)\n",
+        "            if not self._load_chunk(place, contents, chunk):\n",
+        "            self._read_ahead(place, contents, chunk)\n"
+        "            if not self._load_chunk(place, contents, chunk):\n",
         "A chunk that is asked for is downloaded before those that may be asked for next.",
-        "With a low rate each read of archived records waits for the next 16 MB.",
+        "With a low rate a read of archived records waits for what is read ahead.",
+        Scenario.BROKERS,
+    ),
+    Mutant(
+        "consumers-over-the-rate-are-forgotten",
+        "cluster/tiering/reads.py",
+        "                self._wake_when_allowed(partition)\n",
+        "                pass\n",
+        "A consumer that waits for the rate is woken once it allows its download.",
+        "With a rate each read of archived records takes as long as the consumer waits.",
+        Scenario.BROKERS,
+    ),
+    Mutant(
+        "replicas-keep-to-the-rate-of-consumers",
+        "cluster/tiering/reads.py",
+        "            await self._loaded(key, place, lambda: self._fetch_chunk(key, place, contents, chunk))\n",
+        "            while not self._load_chunk(place, contents, chunk):\n"
+        "                await asyncio.sleep(DEBT_S_MIN)\n",
+        "What a replica or a coordinator needs of the archive has no limit.",
+        "A new coordinator does not serve its groups while consumers read old records.",
         Scenario.BROKERS,
     ),
     Mutant(

@@ -137,7 +137,7 @@ MUTANTS = (
     Mutant(
         "closed-segments-wait-to-be-listed",
         "replication/checkpoints.py",
-        "(is_old or log.has_unlisted_segments)",
+        "is_old or log.has_unlisted_segments",
         "is_old",
         "A checkpoint lists a closed segment soon after its flush (disk rule 10).",
         "After a power cut, damage to it counts as a torn tail: all later records are removed.",
