@@ -18,7 +18,7 @@ from cordwood.cluster.kafka.registry import KAFKA_APIS, load
 from cordwood.replication.tasks import RunBlocking
 
 PAUSE_S = 0.01
-"""Shortest pause after an import. Imports delay the event loop: a thread passes the interpreter's lock on after 5 ms."""
+"""Shortest pause after an import, during which the event loop waits up to 5 ms for the interpreter's lock."""
 PAUSES_PER_IMPORT = 4.0
 """A pause is so many times as long as the import was: together they take a fifth of a processor."""
 PAUSE_S_MAX = 1.0
