@@ -17,7 +17,7 @@ from cordwood.chaos.live.process import free_port, wait_for
 
 TOPIC = "grow"
 GB = 10**9
-WARM_UP_S, BASELINE_S = 5.0, 20.0
+WARM_UP_S, BASELINE_S = 40.0, 20.0
 STOP_S = 60.0
 DELETE_DELAY_S = 75.0
 LATENCY_MAX, EVEN_MAX, MINUTES_MAX = 2.0, 0.10, 0.30
@@ -110,6 +110,7 @@ def _story(cluster: CommandCluster, result: GrowResult, options: argparse.Namesp
     begins = ends(cluster.servers, TOPIC, options.partitions)
     load = RoundRobinLoad(cluster.servers, TOPIC, options.partitions, options.records_per_second)
     load.start()
+    # Half a minute after their start brokers import the rest of their modules, and the fill is followed by checkpoints.
     # The first records wait for connections, a producer id and the first append of each partition: some 400 ms.
     time.sleep(WARM_UP_S)
     began_s = time.monotonic()
