@@ -51,7 +51,7 @@ NO_FAILURE = (-math.inf, Exception())
 RETRY_S = 1.0
 """Delay before a download that has failed is tried again."""
 DEBT_S_MIN = 0.001
-"""Least delay of consumers that wait for the rate: the debt of a rounded number may be next to nothing."""
+"""Least delay of consumers that wait for the rate: rounding may leave a debt too small for the clock."""
 LOOKUP_S = 20.0
 """Time for a lookup of an offset by time."""
 
