@@ -56,6 +56,7 @@ def open_log(
         try:
             _recover(log, mark, now_ms)
         except BaseException:
+            # The caller gets no log to release: its files would stay open.
             log.release()
             raise
     if log.lacks_archived_producers and not any(damage.path.endswith(RECOVERY_FILE) for damage in log.damage):

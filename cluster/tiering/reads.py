@@ -111,7 +111,7 @@ class ArchiveReads:
         """Time and error of downloads that have failed since they last succeeded."""
         self._room = asyncio.Semaphore(DOWNLOADS_MAX)
         self._allowance = TokenBucket(rate)
-        self._over_rate: dict[Partition, None] = {}
+        self._over_rate: OrderedDict[Partition, None] = OrderedDict()
         """Partitions whose consumers wait until the rate allows a download, in the order in which they take turns."""
         self._file_numbers = count()
         self._tasks = Tasks()
@@ -368,15 +368,25 @@ class ArchiveReads:
 
     def _wake_when_allowed(self, partition: Partition) -> None:
         """Let a partition's consumers ask again once the rate allows a download: those that have left do not."""
-        if not self._over_rate:
-            loop = asyncio.get_running_loop()
-            loop.call_later(max(self._allowance.debt_s(loop.time()), DEBT_S_MIN), self._wake_allowed)
+        is_first = not self._over_rate
         self._over_rate[partition] = None
+        if is_first:
+            self._wake_later()
 
-    def _wake_allowed(self) -> None:
-        partitions, self._over_rate = self._over_rate, {}
-        for partition in partitions:
-            partition.context.end_of_tick.moved(partition.watchers)
+    def _wake_later(self) -> None:
+        loop = asyncio.get_running_loop()
+        loop.call_later(max(self._allowance.debt_s(loop.time()), DEBT_S_MIN), self._wake_next)
+
+    def _wake_next(self) -> None:
+        """Wake one partition's consumers: a Fetch may wait for thousands, and the rate allows few downloads at once."""
+        if not self._allowance.debt_s(asyncio.get_running_loop().time()):
+            while self._over_rate:
+                partition, _ = self._over_rate.popitem(last=False)
+                if partition.watchers:
+                    partition.context.end_of_tick.moved(partition.watchers)
+                    break
+        if self._over_rate:
+            self._wake_later()
 
     async def _contents_loaded(self, place: _Place) -> SegmentContents:
         segment_id = place.segment.id

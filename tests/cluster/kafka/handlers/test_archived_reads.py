@@ -2,7 +2,8 @@
 
 import asyncio
 from dataclasses import replace
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 from archive_fixture import CHUNK_BYTES, ArchiveFixture
@@ -126,6 +127,41 @@ def test_downloads_keep_to_their_rate_and_delay_nobody_else() -> None:
         # The last chunk is downloaded once those before it are paid, and what a second allows is there at first.
         least_s = (archive.reads.downloaded_bytes - CHUNK_BYTES) / RATE - 1
         assert least_s <= clock() - began_s <= least_s + 5
+
+    tell(story, SMALL)
+
+
+def test_one_partition_after_the_other_is_woken_as_the_rate_allows() -> None:
+    """A Fetch of thousands of partitions would read all of them again for each chunk."""
+
+    async def story(broker: HandlersStory) -> None:
+        reads, woken = ArchiveFixture(rate=RATE).reads, list[int]()
+        clock = asyncio.get_running_loop().time
+        partitions = [broker.elect(index) for index in range(3)]
+
+        def moved(index: int) -> None:
+            woken.append(index)
+            # It begins a download.
+            reads._allowance.charge(RATE, clock())
+
+        for index, partition in enumerate(partitions):
+            scheduler = SimpleNamespace(moved=lambda _, index=index: moved(index))
+            partition.context = replace(partition.context, end_of_tick=cast(Any, scheduler))
+            if index != 1:
+                partition.watchers[cast(Any, object())] = None
+        for partition in partitions:
+            reads._allowance.charge(RATE, clock())
+            reads._wake_when_allowed(partition)
+        debt_s = reads._allowance.debt_s(clock())
+        assert debt_s > 1
+        await asyncio.sleep(debt_s - 0.01)
+        assert woken == []
+        await asyncio.sleep(0.011)
+        assert woken == [0]
+        await asyncio.sleep(0.9)
+        assert woken == [0]
+        await asyncio.sleep(0.2)
+        assert (woken, reads._over_rate) == ([0, 2], {})
 
     tell(story, SMALL)
 
