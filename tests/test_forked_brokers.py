@@ -2,6 +2,7 @@
 
 import os
 import signal
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -10,7 +11,7 @@ import pytest
 from broker_fixture import RunningBroker, wait_until
 from command import environment, in_new_process
 from command import forked as forked_command
-from forked_brokers import ForkedProcess, fork_server, may_fork
+from forked_brokers import ForkedProcess, ForkServer, fork_server, may_fork, report
 
 ENDED_S = 60.0
 SUPPORT = Path(__file__).with_name("support")
@@ -51,6 +52,18 @@ def test_a_signal_ends_it(tmp_path: Path) -> None:
     assert process.poll() is None
     process.send_signal(signal.SIGKILL)
     assert process.wait(ENDED_S) == -signal.SIGKILL
+
+
+def test_a_pid_that_is_given_again_is_that_of_a_new_process(tmp_path: Path) -> None:
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    with ours, theirs, Path(os.devnull).open("r+b") as nothing:
+        server = ForkServer(ours, os.getpid())
+        for facts in ({"pid": 7}, {"pid": 7, "code": 1}, {"pid": 7}):
+            report(theirs, **facts)
+        first, second = (server.fork([], [nothing], {}, tmp_path) for _ in range(2))
+        assert (first.poll(), second.poll()) == (1, None)
+        report(theirs, pid=7, code=2)
+        assert (first.wait(ENDED_S), second.wait(ENDED_S)) == (1, 2)
 
 
 def test_an_interpreter_that_starts_in_another_way_is_not_forked(

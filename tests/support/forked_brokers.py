@@ -49,17 +49,20 @@ class ForkedProcess:
     def __init__(self, server: "ForkServer", pid: int) -> None:
         self._server = server
         self.pid = pid
+        self.exit_code: int | None = None
+        """The exit code, once its report was read."""
 
     def poll(self) -> int | None:
         """Return the exit code, a negative signal number, or None while the process runs."""
-        return self._server.exit_code(self.pid, 0.0)
+        self._server.await_end(self, 0.0)
+        return self.exit_code
 
     def wait(self, timeout: float) -> int:
         """Return the exit code. Raises TimeoutExpired."""
-        code = self._server.exit_code(self.pid, timeout)
-        if code is None:
+        self._server.await_end(self, timeout)
+        if self.exit_code is None:
             raise subprocess.TimeoutExpired("cordwood", timeout)
-        return code
+        return self.exit_code
 
     def send_signal(self, number: int) -> None:
         """Send a signal, unless the process is known to have ended."""
@@ -70,15 +73,11 @@ class ForkedProcess:
 class ForkServer:
     """The process that forks, from the side of the tests."""
 
-    def __init__(self) -> None:
-        self._channel, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        with theirs:
-            command = [sys.executable, "-P", __file__, str(theirs.fileno())]
-            self._process = subprocess.Popen(
-                command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, pass_fds=[theirs.fileno()]
-            )
-        self.pid = self._process.pid
-        self._exit_codes: dict[int, int] = {}
+    def __init__(self, channel: socket.socket, pid: int) -> None:
+        self._channel = channel
+        self.pid = pid
+        self._running: dict[int, ForkedProcess] = {}
+        """By pid, which the system gives to another process once this one has ended."""
         self._lock = threading.Lock()
 
     def fork(
@@ -88,33 +87,40 @@ class ForkServer:
         request = json.dumps({"words": list(words), "environ": dict(environ), "directory": str(directory)}).encode()
         with self._lock:
             socket.send_fds(self._channel, [request], [stream.fileno() for stream in streams])
-            while (pid := self._read_report()) is None:
+            while (started := self._read_report()) is None:
                 pass
-            return ForkedProcess(self, pid)
+            return started
 
-    def exit_code(self, pid: int, timeout_s: float) -> int | None:
-        """Return the exit code of a forked process, None if it still runs after `timeout_s`."""
+    def await_end(self, process: ForkedProcess, timeout_s: float) -> None:
+        """Return once the exit code of a process is known, or after `timeout_s`."""
         deadline_s = time.monotonic() + timeout_s
         with self._lock:
-            while pid not in self._exit_codes:
+            while process.exit_code is None:
                 if not select.select([self._channel], [], [], max(0.0, deadline_s - time.monotonic()))[0]:
-                    return None
+                    return
                 self._read_report()
-            return self._exit_codes[pid]
 
-    def _read_report(self) -> int | None:
+    def _read_report(self) -> ForkedProcess | None:
         """Take the end of a process, or return the process that has started."""
         report = json.loads(self._channel.recv(MESSAGE_BYTES_MAX))
+        pid = report["pid"]
         if "code" in report:
-            self._exit_codes[report["pid"]] = report["code"]
+            self._running.pop(pid).exit_code = report["code"]
             return None
-        return int(report["pid"])
+        started = self._running[pid] = ForkedProcess(self, pid)
+        return started
 
 
 @cache
 def fork_server() -> ForkServer:
     """Return this process's server, which the first call starts."""
-    return ForkServer()
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    with theirs:
+        command = [sys.executable, "-P", __file__, str(theirs.fileno())]
+        process = subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, pass_fds=[theirs.fileno()]
+        )
+    return ForkServer(ours, process.pid)
 
 
 def serve(channel: socket.socket) -> None:
