@@ -31,6 +31,9 @@ from cordwood.storage.disk import Bytes
 PART_BYTES = 8 << 20
 """Part of an upload in parts, and of a comparison."""
 PARTS_AT_ONCE = 4
+PIECE_BYTES = 2 << 20
+"""Read at a time for a part. Memory for a larger block is new each time (`cluster/resources/heap.py`), and its pages
+cost more than to read them."""
 ATTEMPTS = 5
 TIMEOUT_S = 30.0
 """Of one request: a part that takes longer was sent at less than 300 KB/s."""
@@ -137,7 +140,7 @@ class ObstoreStore:
         """Create an object of the first `size` bytes of a local file, in parts. Raises as `put`, and OSError.
 
         A store creates an object of several parts whether its name is in use or not: names are never used twice.
-        `pace` delays the parts.
+        `pace` delays the pieces of them.
         """
         import obstore
 
@@ -151,8 +154,8 @@ class ObstoreStore:
             async def create() -> None:
                 if await self._size_of(name) is not None:
                     raise ObjectExists(f"there is an object named {name}")
-                parts = _parts(file.fileno(), size, pace)
-                await obstore.put_async(self._store, name, parts, chunk_size=PART_BYTES, max_concurrency=PARTS_AT_ONCE)
+                pieces = _pieces(file.fileno(), size, pace)
+                await obstore.put_async(self._store, name, pieces, chunk_size=PART_BYTES, max_concurrency=PARTS_AT_ONCE)
 
             try:
                 await self._retried(create, name)
@@ -294,10 +297,10 @@ class _Incomplete(Exception):
     """Fewer bytes than were asked for."""
 
 
-async def _parts(descriptor: int, size: int, pace: Pace | None) -> AsyncIterator[bytes]:
-    """Yield the first `size` bytes of a file in parts."""
-    for start in range(0, size, PART_BYTES):
-        count = min(PART_BYTES, size - start)
+async def _pieces(descriptor: int, size: int, pace: Pace | None) -> AsyncIterator[bytes]:
+    """Yield the first `size` bytes of a file in pieces."""
+    for start in range(0, size, PIECE_BYTES):
+        count = min(PIECE_BYTES, size - start)
         if pace is not None:
             await pace(count)
         yield await asyncio.to_thread(_pread, descriptor, count, start)

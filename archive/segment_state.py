@@ -6,16 +6,18 @@ epochs of the log up to the end, the producers as of the end, and the rows of th
 """
 
 import struct
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from crc32c import crc32c
 
 from cordwood.storage import aborted_index, index
 from cordwood.storage.aborted_index import AbortedRow
+from cordwood.storage.disk import Bytes
 from cordwood.storage.epochs import LeaderEpochs
 from cordwood.storage.index import Interval
 from cordwood.storage.producers import Producers
-from cordwood.storage.segment import Segment
+from cordwood.storage.segment import Segment, headers_in
 from cordwood.storage.transaction_log import replay
 
 _MAGIC = b"CWSTATE1"
@@ -87,18 +89,22 @@ def decode(content: bytes) -> SegmentState:
 
 
 def state_of(
-    segment: Segment, epochs: LeaderEpochs, producers_before: bytes | None, start_offset: int = 0
+    segment: Segment,
+    epochs: LeaderEpochs,
+    producers_before: bytes | None,
+    start_offset: int = 0,
+    pieces: Iterable[tuple[int, Bytes]] | None = None,
 ) -> SegmentState:
     """Return the state of a sealed segment. Blocks: reads the segment whole.
 
     `epochs` are those of the log. `producers_before` is `producers_encoded` of the archived segment before, which ends
-    at `start_offset`; None if there is none: producers without a batch from here on are unknown then. Raises
-    DamagedLog.
+    at `start_offset`; None if there is none: producers without a batch from here on are unknown then. `pieces` are
+    those of `Segment.pieces`, from a caller that needs the batches, too. Raises DamagedLog.
     """
     until = LeaderEpochs.decode(epochs.encode())
     until.truncate_end(segment.end_offset)
     rows, aborted = segment.proofs(), segment.aborted
-    producers = producers_after(segment, producers_before, start_offset)
+    producers = producers_after(segment, producers_before, start_offset, pieces)
     return SegmentState(
         segment.base_offset,
         segment.end_offset,
@@ -111,13 +117,18 @@ def state_of(
     )
 
 
-def producers_after(segment: Segment, before: bytes | None, start_offset: int = 0) -> bytes:
+def producers_after(
+    segment: Segment,
+    before: bytes | None,
+    start_offset: int = 0,
+    pieces: Iterable[tuple[int, Bytes]] | None = None,
+) -> bytes:
     """Return the producers as of the segment's end, encoded, from those as of its base, or of a later `start_offset`.
 
     Blocks. Raises DamagedLog.
     """
     producers = Producers() if before is None else Producers.decode(before)
-    for position, header in segment.headers(0, segment.size):
+    for position, header in headers_in(segment.pieces(0, segment.size) if pieces is None else pieces):
         if header.end > start_offset:
             replay(producers, segment, position, header)
     return _encoded(producers, segment.end_offset)

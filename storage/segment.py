@@ -5,7 +5,7 @@ uses the index: the intervals that it touches are read whole and compared with t
 raise DamagedLog and are never served.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing, suppress
 
 from crc32c import crc32c
@@ -290,7 +290,11 @@ class Segment:
         return self._after_gap(interval.end, offset)
 
     def headers(self, start: int, stop: int) -> Iterator[tuple[int, BatchHeader]]:
-        """Yield position and verified header of each batch between two boundaries. Blocks.
+        """Yield position and verified header of each batch between two boundaries. Blocks. Raises as `pieces`."""
+        return headers_in(self.pieces(start, stop))
+
+    def pieces(self, start: int, stop: int) -> Iterator[tuple[int, Bytes]]:
+        """Yield position and verified bytes of each piece between two boundaries. Blocks.
 
         Raises as `read`, after all batches before the damage.
         """
@@ -306,11 +310,7 @@ class Segment:
                     raise
                 end = damage.position
                 data = self.read(start, end)
-            at = 0
-            while at < len(data):
-                header = peek(data, at)
-                yield start + at, header
-                at += header.size
+            yield start, data
             start = end
 
     def proofs(self) -> Index:
@@ -535,3 +535,13 @@ class Segment:
             # The file has all batches: the rest is preallocated space that a power cut brought back.
             self.size = whole.size
         return index
+
+
+def headers_in(pieces: Iterable[tuple[int, Bytes]]) -> Iterator[tuple[int, BatchHeader]]:
+    """Yield position and header of each batch in pieces that end between batches."""
+    for position, piece in pieces:
+        at = 0
+        while at < len(piece):
+            header = peek(piece, at)
+            yield position + at, header
+            at += header.size

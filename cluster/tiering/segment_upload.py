@@ -1,16 +1,18 @@
 """Upload of one sealed segment: its batches as on disk, verified on the way, and its state."""
 
+from collections.abc import Iterator
 from typing import NamedTuple
 
 from crc32c import crc32c
 
 from cordwood.archive import segment_state
+from cordwood.archive.segment_state import SegmentState
 from cordwood.archive.store import ObjectStore, Pace
 from cordwood.replication.tasks import RunBlocking
+from cordwood.storage.disk import Bytes
 from cordwood.storage.epochs import LeaderEpochs
 from cordwood.storage.segment import Segment
 
-PIECE_BYTES = 8 << 20
 SMALL_BYTES = 1 << 20
 """Largest segment whose batches are kept in memory between their verification and their upload."""
 
@@ -41,17 +43,11 @@ async def prepare(
     It counts in the archive from `start_offset` on, and `producers_before` are those as of there. `producers_at_end` is
     given if the segment replaces others: the log cleaner removes batches, and the state of their producers stays.
     """
-    state = await run_blocking(segment_state.state_of, segment, epochs, producers_before, start_offset)
+    state, crc, content = await run_blocking(_read, segment, start_offset, epochs, producers_before)
     if producers_at_end is not None:
         state = state._replace(producers_encoded=producers_at_end)
     encoded = segment_state.encode(state)
-    crc, position, content = 0, 0, b""
-    while position < segment.size:
-        crc, content, position = await run_blocking(_verified, segment, position, crc)
-    is_whole = len(content) == segment.size <= SMALL_BYTES
-    return PreparedSegment(
-        segment, encoded, crc32c(encoded), state.producers_encoded, crc, content if is_whole else None
-    )
+    return PreparedSegment(segment, encoded, crc32c(encoded), state.producers_encoded, crc, content)
 
 
 async def put(prepared: PreparedSegment, names: tuple[str, str], store: ObjectStore, pace: Pace) -> None:
@@ -66,8 +62,19 @@ async def put(prepared: PreparedSegment, names: tuple[str, str], store: ObjectSt
     await store.put(state_name, prepared.state)
 
 
-def _verified(segment: Segment, start: int, crc: int) -> tuple[int, bytes, int]:
-    """Return the CRC-32C of the batches up to the end of a piece, the piece, and its end. Blocks on the disk."""
-    end = segment.piece_end(start, segment.size, PIECE_BYTES)
-    piece = bytes(segment.read(start, end))
-    return crc32c(piece, crc), piece, end
+def _read(
+    segment: Segment, start_offset: int, epochs: LeaderEpochs, producers_before: bytes | None
+) -> tuple[SegmentState, int, bytes | None]:
+    """Return the state of a segment, the CRC-32C of its batches, and its batches if they are few. Blocks."""
+    crc, kept, is_small = 0, list[Bytes](), segment.size <= SMALL_BYTES
+
+    def pieces() -> Iterator[tuple[int, Bytes]]:
+        nonlocal crc
+        for position, piece in segment.pieces(0, segment.size):
+            crc = crc32c(piece, crc)
+            if is_small:
+                kept.append(piece)
+            yield position, piece
+
+    state = segment_state.state_of(segment, epochs, producers_before, start_offset, pieces())
+    return state, crc, b"".join(kept) if is_small else None
