@@ -1,4 +1,4 @@
-"""What is uploaded of a sealed segment, and what that costs."""
+"""Preparation of an upload: one read gives a sealed segment's checksum, its state, and a small one's batches."""
 
 import asyncio
 from collections.abc import Callable
