@@ -32,8 +32,8 @@ PART_BYTES = 8 << 20
 """Part of an upload in parts, and of a comparison."""
 PARTS_AT_ONCE = 4
 PIECE_BYTES = 2 << 20
-"""Read at a time for a part. Memory for a larger block is new each time (`cluster/resources/heap.py`), and its pages
-cost more than to read them."""
+"""Read at a time for a part. Blocks from 4 MiB on are mapped anew each time (`cluster/resources/heap.py`), and their
+pages cost more than to read them."""
 ATTEMPTS = 5
 TIMEOUT_S = 30.0
 """Of one request: a part that takes longer was sent at less than 300 KB/s."""

@@ -99,7 +99,7 @@ def state_of(
 
     `epochs` are those of the log. `producers_before` is `producers_encoded` of the archived segment before, which ends
     at `start_offset`; None if there is none: producers without a batch from here on are unknown then. `pieces` are
-    those of `Segment.pieces`, from a caller that needs the batches, too. Raises DamagedLog.
+    those of `Segment.pieces`, from a caller that needs the batches, too: all are taken. Raises DamagedLog.
     """
     until = LeaderEpochs.decode(epochs.encode())
     until.truncate_end(segment.end_offset)

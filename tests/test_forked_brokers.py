@@ -57,7 +57,7 @@ def test_a_signal_ends_it(tmp_path: Path) -> None:
 def test_a_pid_that_is_given_again_is_that_of_a_new_process(tmp_path: Path) -> None:
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     with ours, theirs, Path(os.devnull).open("r+b") as nothing:
-        server = ForkServer(ours, os.getpid())
+        server = ForkServer(ours, None)
         for facts in ({"pid": 7}, {"pid": 7, "code": 1}, {"pid": 7}):
             report(theirs, **facts)
         first, second = (server.fork([], [nothing], {}, tmp_path) for _ in range(2))

@@ -73,12 +73,17 @@ class ForkedProcess:
 class ForkServer:
     """The process that forks, from the side of the tests."""
 
-    def __init__(self, channel: socket.socket, pid: int) -> None:
-        self._channel = channel
-        self.pid = pid
+    def __init__(self, channel: socket.socket, process: "subprocess.Popen[bytes] | None") -> None:
+        """`process` is kept as long as it may run; None for a test that is the other side."""
+        self._channel, self._process = channel, process
         self._running: dict[int, ForkedProcess] = {}
         """By pid, which the system gives to another process once this one has ended."""
         self._lock = threading.Lock()
+
+    @property
+    def pid(self) -> int:
+        assert self._process is not None, "there is a process"
+        return self._process.pid
 
     def fork(
         self, words: Sequence[str], streams: Sequence[IO[bytes]], environ: Mapping[str, str], directory: Path
@@ -120,7 +125,7 @@ def fork_server() -> ForkServer:
         process = subprocess.Popen(
             command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, pass_fds=[theirs.fileno()]
         )
-    return ForkServer(ours, process.pid)
+    return ForkServer(ours, process)
 
 
 def serve(channel: socket.socket) -> None:
