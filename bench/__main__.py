@@ -22,6 +22,7 @@ from cordwood.bench.lines import WARM_UP_SHARE, GeneratorMode, LoadLine, chosen,
 from cordwood.bench.measured import MeasuredCluster, MeasuredRun
 from cordwood.bench.rounds import run_rounds
 from cordwood.bench.systems import CannotRun, Cordwood, System
+from cordwood.chaos.program import run_program
 from cordwood.chaos.results import begun, ended
 from cordwood.cluster.cli.exits import Failure
 
@@ -235,4 +236,4 @@ def _about(
 
 
 if __name__ == "__main__":
-    typer.run(main)
+    run_program(main)

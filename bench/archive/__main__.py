@@ -20,6 +20,7 @@ from cordwood.bench.archive.phases import ArchiveWorkload, Bench, NotCaughtUp
 from cordwood.bench.generator import Generator, LoadFailed, load_generator
 from cordwood.bench.systems import CannotRun
 from cordwood.chaos.live.object_servers import PROGRAMS, Gateway, Moto, NoServer, ObjectServer, open_server
+from cordwood.chaos.program import run_program
 from cordwood.chaos.results import begun, ended
 
 KIND = "bench-archive"
@@ -123,4 +124,4 @@ def _say(text: str) -> None:
 
 
 if __name__ == "__main__":
-    typer.run(main)
+    run_program(main)

@@ -24,6 +24,7 @@ from cordwood.chaos.live.cluster import LocalCluster
 from cordwood.chaos.live.faults.archive import led_rows
 from cordwood.chaos.live.object_servers import Gateway, Moto, ObjectServer, open_server
 from cordwood.chaos.live.process import wait_for
+from cordwood.chaos.program import run_program
 from cordwood.chaos.results import begun, ended
 
 if TYPE_CHECKING:
@@ -329,4 +330,4 @@ def _cluster(place: Path, server: ObjectServer) -> Iterator[LocalCluster]:
 
 
 if __name__ == "__main__":
-    typer.run(main)
+    run_program(main)

@@ -36,6 +36,7 @@ from cordwood.bench.generator import load_generator
 from cordwood.bench.growth.wire import CORRELATION_ID, BlockingClient, ProduceFrame, RequestFailed
 from cordwood.bench.lines import GeneratorMode, LineOutcome, LoadLine
 from cordwood.chaos.live.process import BrokerProcess, free_port, wait_for
+from cordwood.chaos.program import run_program
 from cordwood.chaos.results import begun, ended
 from cordwood.client.codec import encode_request
 from cordwood.storage.batch import CRC_COVERS_FROM
@@ -309,4 +310,4 @@ def _say(text: str) -> None:
 
 
 if __name__ == "__main__":
-    app()
+    run_program(app)

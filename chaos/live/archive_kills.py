@@ -33,6 +33,7 @@ from cordwood.chaos.live.restorations import Restorations
 from cordwood.chaos.live.rounds import Rounds
 from cordwood.chaos.live.target import FaultTarget
 from cordwood.chaos.live.verdict import RunVerdict, judge
+from cordwood.chaos.program import run_program
 from cordwood.chaos.recorded import ARCHIVE_KILLS
 from cordwood.chaos.results import begun, ended
 
@@ -193,4 +194,4 @@ def _say(line: str) -> None:
 
 
 if __name__ == "__main__":
-    app()
+    run_program(app)

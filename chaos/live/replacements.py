@@ -26,6 +26,7 @@ from cordwood.chaos.live.replica_logs import TOPICS
 from cordwood.chaos.live.rounds import Rounds
 from cordwood.chaos.live.target import FaultTarget
 from cordwood.chaos.live.verdict import judge
+from cordwood.chaos.program import run_program
 from cordwood.chaos.recorded import REPLACEMENTS
 from cordwood.chaos.results import begun, ended
 
@@ -109,4 +110,4 @@ def _say(line: str) -> None:
 
 
 if __name__ == "__main__":
-    app()
+    run_program(app)

@@ -1,7 +1,6 @@
 """`python -m cordwood.chaos.mutants`, for an environment without the `cordwood` command."""
 
-import typer
-
 from cordwood.chaos.mutants.command import mutants
+from cordwood.chaos.program import run_program
 
-typer.run(mutants)
+run_program(mutants)

@@ -1,0 +1,31 @@
+"""Programs that are modules: a failure is one line."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+
+@pytest.mark.parametrize(
+    "module",
+    [
+        *("cordwood.bench", "cordwood.bench.archive", "cordwood.bench.archive.spark", "cordwood.bench.compaction.load"),
+        *("cordwood.chaos.live.archive_kills", "cordwood.chaos.live.replacements", "cordwood.chaos.mutants"),
+    ],
+)
+def test_a_record_that_cannot_be_made_is_a_sentence(tmp_path: Path, module: str) -> None:
+    recorded = tmp_path / "record.jsonl"
+    recorded.write_text("of something else\n")
+    commands = ["keys"] if module.endswith(".load") else []
+    done = subprocess.run(
+        [sys.executable, "-m", module, *commands, "--record", str(recorded)],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode in {1, 2}
+    assert "Traceback" not in done.stderr
+    # Or a source tree with changes is reported first.
+    assert recorded.name in done.stderr or "commit" in done.stderr, done.stderr
