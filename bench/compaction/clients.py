@@ -16,12 +16,13 @@ from confluent_kafka import (
     Producer,
     TopicPartition,
 )
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec
 
 from cordwood.bench.compaction.history import TRANSACTIONAL, HistoryPiece, TransactionEnd
 
 ANSWER_S = 60.0
 SILENCE_S = 30.0
+POLL_S = 0.002
 VALUE_BYTES = 88
 FILLER_KEYS, FILLER_VALUE_BYTES = 10, 1000
 CODECS = ("none", "lz4", "zstd", "snappy")
@@ -44,13 +45,17 @@ def create_topic(bootstrap: str, name: str, partitions: int, configs: dict[str, 
 
 
 class Writers:
-    """The producers of a history. A piece is in the log before the next one is sent."""
+    """The producers of a history. A piece, with its markers, is in the log before the next one is sent."""
 
     def __init__(self, bootstrap: str, topic: str, partitions: int, start_ms: int) -> None:
         """Record N of the history has the time `start_ms` + N."""
         self._topic, self._partitions, self._start_ms = topic, partitions, start_ms
         self._producers = [self._producer(bootstrap, number) for number in range(TRANSACTIONAL + 1)]
         self._is_open = [False] * TRANSACTIONAL
+        self._admin = AdminClient({"bootstrap.servers": bootstrap})
+        self._ends = [0] * partitions
+        self._written: list[set[int]] = [set() for _ in range(TRANSACTIONAL)]
+        """Partitions of each open transaction."""
 
     def write(self, history: Iterable[HistoryPiece]) -> None:
         """Write all pieces. Raises KafkaException."""
@@ -61,14 +66,35 @@ class Writers:
                 producer.begin_transaction()
                 self._is_open[piece.producer] = True
             for row in piece.rows:
-                value = None if row.value is None else value_of(row.value)
-                self._send(producer, key_of(row.key), value, row.key % self._partitions, self._start_ms + row.number)
+                value, partition = None if row.value is None else value_of(row.value), row.key % self._partitions
+                self._send(producer, key_of(row.key), value, partition, self._start_ms + row.number)
+                self._ends[partition] += 1
+                if is_transactional:
+                    self._written[piece.producer].add(partition)
             _flush(producer)
             if is_transactional and piece.end is not TransactionEnd.OPEN:
                 (producer.commit_transaction if piece.end is TransactionEnd.COMMIT else producer.abort_transaction)(
                     ANSWER_S
                 )
                 self._is_open[piece.producer] = False
+                self._await_markers(self._written[piece.producer])
+
+    def _await_markers(self, partitions: set[int]) -> None:
+        """Wait until an ended transaction has its markers: Kafka acknowledges its end before. Raises KafkaException."""
+        for partition in partitions:
+            self._ends[partition] += 1
+        wanted = {TopicPartition(self._topic, partition): OffsetSpec.latest() for partition in partitions}
+        deadline = time.monotonic() + ANSWER_S
+        while wanted:
+            found = {
+                place: answer.result(ANSWER_S).offset for place, answer in self._admin.list_offsets(wanted).items()
+            }
+            if all(offset == self._ends[place.partition] for place, offset in found.items()):
+                break
+            if time.monotonic() > deadline:
+                raise KafkaException(KafkaError(KafkaError._TIMED_OUT, f"the ends are {found}, not {self._ends}"))
+            time.sleep(POLL_S)
+        partitions.clear()
 
     def fill(self, segment_bytes: int) -> None:
         """Append more than a segment of other keys to each partition, so that all before may be compacted."""
