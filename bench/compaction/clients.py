@@ -19,10 +19,10 @@ from confluent_kafka import (
 from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec
 
 from cordwood.bench.compaction.history import TRANSACTIONAL, HistoryPiece, TransactionEnd
+from cordwood.chaos.live.process import wait_for
 
 ANSWER_S = 60.0
 SILENCE_S = 30.0
-POLL_S = 0.002
 VALUE_BYTES = 88
 FILLER_KEYS, FILLER_VALUE_BYTES = 10, 1000
 CODECS = ("none", "lz4", "zstd", "snappy")
@@ -51,50 +51,44 @@ class Writers:
         """Record N of the history has the time `start_ms` + N."""
         self._topic, self._partitions, self._start_ms = topic, partitions, start_ms
         self._producers = [self._producer(bootstrap, number) for number in range(TRANSACTIONAL + 1)]
-        self._is_open = [False] * TRANSACTIONAL
         self._admin = AdminClient({"bootstrap.servers": bootstrap})
         self._ends = [0] * partitions
-        self._written: list[set[int]] = [set() for _ in range(TRANSACTIONAL)]
-        """Partitions of each open transaction."""
+        self._open: dict[int, set[int]] = {}
+        """Partitions of each open transaction, by producer."""
 
     def write(self, history: Iterable[HistoryPiece]) -> None:
         """Write all pieces. Raises KafkaException."""
         for piece in history:
             producer = self._producers[piece.producer]
             is_transactional = piece.producer < TRANSACTIONAL
-            if is_transactional and not self._is_open[piece.producer]:
+            if is_transactional and piece.producer not in self._open:
                 producer.begin_transaction()
-                self._is_open[piece.producer] = True
+                self._open[piece.producer] = set()
             for row in piece.rows:
                 value, partition = None if row.value is None else value_of(row.value), row.key % self._partitions
                 self._send(producer, key_of(row.key), value, partition, self._start_ms + row.number)
                 self._ends[partition] += 1
                 if is_transactional:
-                    self._written[piece.producer].add(partition)
+                    self._open[piece.producer].add(partition)
             _flush(producer)
             if is_transactional and piece.end is not TransactionEnd.OPEN:
                 (producer.commit_transaction if piece.end is TransactionEnd.COMMIT else producer.abort_transaction)(
                     ANSWER_S
                 )
-                self._is_open[piece.producer] = False
-                self._await_markers(self._written[piece.producer])
+                self._await_markers(self._open.pop(piece.producer))
 
     def _await_markers(self, partitions: set[int]) -> None:
         """Wait until an ended transaction has its markers: Kafka acknowledges its end before. Raises KafkaException."""
         for partition in partitions:
             self._ends[partition] += 1
         wanted = {TopicPartition(self._topic, partition): OffsetSpec.latest() for partition in partitions}
-        deadline = time.monotonic() + ANSWER_S
-        while wanted:
-            found = {
-                place: answer.result(ANSWER_S).offset for place, answer in self._admin.list_offsets(wanted).items()
-            }
-            if all(offset == self._ends[place.partition] for place, offset in found.items()):
-                break
-            if time.monotonic() > deadline:
-                raise KafkaException(KafkaError(KafkaError._TIMED_OUT, f"the ends are {found}, not {self._ends}"))
-            time.sleep(POLL_S)
-        partitions.clear()
+
+        def are_written() -> bool:
+            found = self._admin.list_offsets(wanted).items()
+            return all(answer.result(ANSWER_S).offset == self._ends[place.partition] for place, answer in found)
+
+        if wanted and not wait_for(are_written, ANSWER_S):
+            raise KafkaException(KafkaError(KafkaError._TIMED_OUT, f"partitions {sorted(partitions)} lack a marker"))
 
     def fill(self, segment_bytes: int) -> None:
         """Append more than a segment of other keys to each partition, so that all before may be compacted."""
