@@ -1,8 +1,10 @@
 """Removal of files that no log uses any more: of removed replicas, dropped segments, former copies, earlier runs."""
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
+from itertools import count
+from math import sqrt
 from uuid import UUID
 
 import structlog
@@ -20,8 +22,8 @@ from cordwood.storage.steps import Steps, run_step
 
 REMOVE_AGAIN_S = 10.0
 """Delay before another try, after files could not be removed for lack of resources."""
-STEP_PAUSE_S = 0.02
-"""Pause after each step of a removal, unless there is no room: replicas in use need the disk more."""
+STEP_PAUSE_S_MAX, STEP_PAUSE_S_MIN = 1.0, 0.02
+"""Pauses after the first step of a removal, and after late ones, unless there is no room (`_pauses`)."""
 
 _events = structlog.get_logger("housekeeping")
 
@@ -124,9 +126,10 @@ class FileRemoval:
         await self._remove_files(partition, partition.log.replaced.take(replaced))
 
     async def _remove_files(self, partition: Partition, segments: Sequence[Segment]) -> None:
+        pauses = _pauses()
         for segment in segments:
             segment.release()
-            await self._remove_all(partition.directory, segment.paths())
+            await self._remove_all(partition.directory, segment.paths(), pauses)
 
     def _delete_delay_s(self, partition: Partition) -> float:
         delay_ms = partition.log.config.delete_delay_ms
@@ -134,14 +137,16 @@ class FileRemoval:
 
     async def _remove_partitions(self, directory: LogDirectory, partitions: Sequence[Partition]) -> None:
         await asyncio.sleep(max(map(self._delete_delay_s, partitions), default=0))
+        pauses = _pauses()
         for partition in partitions:
             while partition.log.is_flushing and not directory.is_offline:
                 await asyncio.sleep(CHECKPOINT_INTERVAL_S)
             partition.log.release()
             # A partition that was moved away may have been moved back, and continues with its old files.
-            await self._remove_replica(directory, partition.topic_id, partition.index)
+            staged = await self._staged_replica(directory, partition.topic_id, partition.index)
+            await self._remove_all(directory, staged, pauses)
         for topic_id in {partition.topic_id: None for partition in partitions}:
-            await self._remove_topic(directory, topic_id)
+            await self._remove_topic(directory, topic_id, pauses)
 
     def _is_home(self, directory: LogDirectory, topic_id: UUID, index: int) -> bool:
         """Return whether a replica of the partition is in `directory` now."""
@@ -161,7 +166,7 @@ class FileRemoval:
                 directory.flushed_offsets.forget(*place)
         except OSError as error:
             directory.report_not_done("removal of a moved replica's flush mark", error)
-        await self._remove_all(directory, staged)
+        await self._remove_all(directory, staged, _pauses())
         self._left_copies.discard((directory, *place))
         try:
             has_moved_on = partition.is_deleted or partition.flusher is None or partition.log.directory != home
@@ -173,37 +178,36 @@ class FileRemoval:
             directory.report_not_done("removal of a moved replica", error)
 
     async def _remove_orphans(self, orphans: Sequence[tuple[LogDirectory, UUID, int]]) -> None:
+        pauses = _pauses()
         for directory, topic_id, index in orphans:
             try:
-                await self._remove_orphan(directory, topic_id, index)
+                await self._remove_orphan(directory, topic_id, index, pauses)
             except OSError as error:
                 # The next start finds the rest of it.
                 directory.report_not_done("removal of an orphan", error)
 
-    async def _remove_orphan(self, directory: LogDirectory, topic_id: UUID, index: int) -> None:
+    async def _remove_orphan(
+        self, directory: LogDirectory, topic_id: UUID, index: int, pauses: Iterator[float]
+    ) -> None:
         staged = await self._staged_replica(directory, topic_id, index)
         if self._is_home(directory, topic_id, index):
             return
         # In the step that renames the files: a replica that is added again must not find the flush mark of these.
         self._replicas.forget_home(topic_id, index)
-        await self._remove_all(directory, staged)
+        await self._remove_all(directory, staged, pauses)
         if directory.is_vacant(topic_id):
-            await self._remove_topic(directory, topic_id)
-
-    async def _remove_replica(self, directory: LogDirectory, topic_id: UUID, index: int) -> None:
-        """Remove the files of a replica, unless it is in `directory` again."""
-        staged = await self._staged_replica(directory, topic_id, index)
-        await self._remove_all(directory, staged)
+            await self._remove_topic(directory, topic_id, pauses)
 
     async def _staged_replica(self, directory: LogDirectory, topic_id: UUID, index: int) -> Sequence[str]:
+        """Stage the files of a replica for removal, unless it is in `directory` again."""
         path = directory.partition_path(topic_id, index)
         return await self._staged(directory, path, lambda: self._is_home(directory, topic_id, index))
 
-    async def _remove_topic(self, directory: LogDirectory, topic_id: UUID) -> None:
+    async def _remove_topic(self, directory: LogDirectory, topic_id: UUID, pauses: Iterator[float]) -> None:
         """Remove the directory of a topic, unless this broker has a replica of it again."""
         path = directory.topic_path(topic_id)
         staged = await self._staged(directory, path, lambda: self._replicas.has_topic_id(topic_id))
-        await self._remove_all(directory, staged)
+        await self._remove_all(directory, staged, pauses)
 
     async def _staged(self, directory: LogDirectory, path: str, is_in_use: Callable[[], bool]) -> Sequence[str]:
         """Rename a tree that is not in use into the staging directory. Return its path there, or nothing.
@@ -227,22 +231,24 @@ class FileRemoval:
         except OSError as error:
             directory.report_not_done("removal of leftovers", error)
             return
-        await self._remove_all(directory, paths)
+        await self._remove_all(directory, paths, _pauses())
 
-    async def _remove_all(self, directory: LogDirectory, paths: Sequence[str]) -> None:
+    async def _remove_all(self, directory: LogDirectory, paths: Sequence[str], pauses: Iterator[float]) -> None:
         """Remove files or trees, again while that fails for lack of resources. What remains is left to the next run."""
         for path in paths:
-            while (failure := await self._removal_failure(directory, path)) is not None:
+            while (failure := await self._removal_failure(directory, path, pauses)) is not None:
                 if not await self._may_remove_again(path, failure):
                     break
 
-    async def _removal_failure(self, directory: LogDirectory, path: str) -> StorageError | None:
+    async def _removal_failure(
+        self, directory: LogDirectory, path: str, pauses: Iterator[float]
+    ) -> StorageError | None:
         """Remove a file or a tree with a pause after each step. Return the error; None if `path` is removed."""
         steps = removal(directory.disk, path)
         try:
             while not await directory.run_blocking(_run_step, steps):
                 if directory.free_bytes_at_refusal is None:
-                    await asyncio.sleep(STEP_PAUSE_S)
+                    await asyncio.sleep(next(pauses))
         except FileNotFoundError:
             return None
         except OSError as error:
@@ -256,6 +262,16 @@ class FileRemoval:
             return False
         await asyncio.sleep(REMOVE_AGAIN_S)
         return True
+
+
+def _pauses() -> Iterator[float]:
+    """Yield the pause in seconds after each step of a removal, which may be of many files.
+
+    Replicas in use need the disk more. The rate therefore begins at the bytes of a step per second, and grows in
+    proportion to the time: a gibibyte takes half a minute, and what is much larger goes at the full rate soon.
+    """
+    for step in count(1):
+        yield max(STEP_PAUSE_S_MIN, STEP_PAUSE_S_MAX / sqrt(step))
 
 
 def _run_step(steps: Steps[None]) -> bool:

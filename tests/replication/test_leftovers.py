@@ -4,9 +4,12 @@ import asyncio
 import errno
 import os
 from datetime import timedelta
+from itertools import pairwise
+from math import sqrt
 from pathlib import Path
 from uuid import UUID
 
+import pytest
 from closed_broker import ROOT, ClosedBroker
 from kio.schema.errors import ErrorCode
 from replica_fixture import NOW_MS, ReplicaFixture
@@ -15,18 +18,19 @@ from virtual_time import run
 from cordwood.chaos.sim.disk import SimulatedDisk
 from cordwood.chaos.sim.loop import run as run_simulated
 from cordwood.cluster.kafka.api_keys import ApiKey
-from cordwood.replication.file_removal import REMOVE_AGAIN_S, STEP_PAUSE_S
+from cordwood.replication.file_removal import REMOVE_AGAIN_S, STEP_PAUSE_S_MAX, STEP_PAUSE_S_MIN
 from cordwood.replication.log_directory import ARCHIVE_CACHE, LEFTOVERS, STAGING
 from cordwood.replication.log_maintenance import Intervals, LogMaintenance
 from cordwood.replication.replica_moves import ReplicaMoves
+from cordwood.storage import disk as storage_disk
 from cordwood.storage.disk import FILE_BYTES, REMOVAL_STEP_BYTES, removal
 from cordwood.storage.real_disk import RealDisk
 from cordwood.storage.records import Record, encode
 from cordwood.storage.steps import at_once, run_step
 
 FILES = 400
-REMOVAL_S = FILES * FILE_BYTES / REMOVAL_STEP_BYTES * STEP_PAUSE_S
-"""How long the removal of so many empty files takes."""
+REMOVAL_S = 2 * STEP_PAUSE_S_MAX * sqrt(FILES * FILE_BYTES / REMOVAL_STEP_BYTES)
+"""The longest time that the removal of so many empty files takes."""
 HOME = "/data0"
 
 
@@ -60,6 +64,31 @@ def test_a_start_removes_nothing_and_the_rest_is_removed_with_pauses() -> None:
         assert 0 < files_below(broker.disk, f"{HOME}/{LEFTOVERS}") < 2 * FILES
         await asyncio.sleep(REMOVAL_S + 1)
         assert broker.disk.list_directory(f"{HOME}/{LEFTOVERS}") == []
+        await maintenance.stop()
+
+    run(story())
+
+
+def test_a_removal_gets_faster_until_it_has_its_full_rate(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is one removal, although these are many files, in two trees."""
+    monkeypatch.setattr(storage_disk, "REMOVAL_STEP_BYTES", FILE_BYTES)
+    seconds, full_rate = 110, 1 / STEP_PAUSE_S_MIN
+
+    async def story() -> None:
+        broker = ReplicaFixture()
+        for left in (STAGING, ARCHIVE_CACHE):
+            leave_tree(broker.disk, f"{HOME}/{left}", 1600)
+        broker.restart()
+        maintenance = maintenance_of(broker)
+        maintenance.file_removal.remove_leftovers()
+        left_files = []
+        for _ in range(seconds + 1):
+            left_files.append(files_below(broker.disk, f"{HOME}/{LEFTOVERS}"))
+            await asyncio.sleep(1)
+        rates = [before - after for before, after in pairwise(left_files)]
+        assert rates[0] <= 2
+        assert all(abs(rate - min(full_rate, second / 2)) <= 2 for second, rate in enumerate(rates))
+        assert rates[-1] >= full_rate - 1
         await maintenance.stop()
 
     run(story())

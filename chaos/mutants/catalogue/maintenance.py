@@ -92,6 +92,22 @@ MUTANTS = (
         "Producers wait while an SSD discards the blocks of removed replicas.",
     ),
     Mutant(
+        "removals-begin-at-their-full-rate",
+        "replication/file_removal.py",
+        "        yield max(STEP_PAUSE_S_MIN, STEP_PAUSE_S_MAX / sqrt(step))\n",
+        "        yield STEP_PAUSE_S_MIN\n",
+        "A removal begins slowly: most are small.",
+        "Producers wait while an SSD discards the blocks of replicas that have moved away.",
+    ),
+    Mutant(
+        "each-file-is-removed-slowly-again",
+        "replication/file_removal.py",
+        "            while (failure := await self._removal_failure(directory, path, pauses)) is not None:\n",
+        "            while (failure := await self._removal_failure(directory, path, _pauses())) is not None:\n",
+        "The files of a topic, and of a round of retention, are one removal, which gets faster.",
+        "The disk fills with files that are to be removed.",
+    ),
+    Mutant(
         "removals-pause-on-full-disks",
         "replication/file_removal.py",
         "                if directory.free_bytes_at_refusal is None:\n",
@@ -110,8 +126,10 @@ MUTANTS = (
     Mutant(
         "orphans-keep-their-flush-marks",
         "replication/file_removal.py",
-        "        self._replicas.forget_home(topic_id, index)\n        await self._remove_all(directory, staged)\n",
-        "        await self._remove_all(directory, staged)\n        self._replicas.forget_home(topic_id, index)\n",
+        "        self._replicas.forget_home(topic_id, index)\n"
+        "        await self._remove_all(directory, staged, pauses)\n",
+        "        await self._remove_all(directory, staged, pauses)\n"
+        "        self._replicas.forget_home(topic_id, index)\n",
         "The flush mark of an orphan is forgotten in the step that renames its files.",
         "A replica that is added again begins with a loss that it has not had, or without a flush mark.",
         Scenario.BROKERS,
