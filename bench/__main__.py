@@ -24,7 +24,6 @@ from cordwood.bench.rounds import run_rounds
 from cordwood.bench.systems import CannotRun, Cordwood, System
 from cordwood.chaos.program import run_program
 from cordwood.chaos.results import begun, ended
-from cordwood.cluster.cli.exits import Failure
 
 ROOT = Path(__file__).resolve().parent.parent
 HOME = ROOT / "build" / "bench"
@@ -113,7 +112,7 @@ def main(
             if not all(part.results for part in measured.parts):
                 raise LoadFailed("\n".join(["No round succeeded, so there is nothing to report.", *bench.failures]))
             measured.about["notes"] += bench.failures
-    except (CannotRun, Failure, LoadFailed, ValueError) as error:
+    except (CannotRun, LoadFailed, ValueError) as error:
         progress.print(str(error), style="not dim red", highlight=False)
         raise typer.Exit(1) from None
     report.show(console, measured)

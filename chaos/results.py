@@ -28,8 +28,11 @@ class InvalidResultFile(ValueError):
     """A result file is not as a run wrote it."""
 
 
-class CannotRecord(Exception):
+class CannotRecord(Failure):
     """The file, or the source tree, is in a state in which this run cannot be recorded."""
+
+    def __init__(self, reason: object) -> None:
+        super().__init__(f"{reason}.", ExitCode.USAGE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +56,7 @@ class ResultFile:
         try:
             commit = clean_commit()
         except Unclean as reason:
-            raise CannotRecord(str(reason)) from None
+            raise CannotRecord(reason) from None
         self._path, self._commit, self._seal = path, commit, ""
         self.rows: list[Row] = []
         """All rows so far, including those of earlier, interrupted calls."""
@@ -76,7 +79,7 @@ class ResultFile:
         try:
             now = clean_commit()
         except Unclean as reason:
-            raise CannotRecord(str(reason)) from None
+            raise CannotRecord(reason) from None
         if now != self._commit:
             raise CannotRecord(f"the run began at commit {self._commit}, and ends at {now}")
         if not self.is_whole:
@@ -87,7 +90,7 @@ class ResultFile:
         try:
             found = read(self._path)
         except InvalidResultFile as error:
-            raise CannotRecord(str(error)) from None
+            raise CannotRecord(error) from None
         if found.commit != self._commit:
             raise CannotRecord(f"{self._path} is of commit {found.commit}, and this is {self._commit}: remove it first")
         if (found.kind, found.about) != (kind, about):
@@ -105,27 +108,21 @@ class ResultFile:
 
 
 def begun(path: Path | None, kind: str, asked: Mapping[str, Any]) -> ResultFile | None:
-    """Return the record of a run that begins; None where `path` is None. Raises Failure."""
+    """Return the record of a run that begins; None where `path` is None. Raises CannotRecord."""
     if path is None:
         return None
-    try:
-        record = ResultFile(path, kind, asked)
-    except CannotRecord as reason:
-        raise Failure(f"{reason}.", ExitCode.USAGE) from None
+    record = ResultFile(path, kind, asked)
     if record.is_whole:
-        raise Failure(f"{path} has this run already: remove it first.", ExitCode.USAGE)
+        raise CannotRecord(f"{path} has this run already: remove it first")
     return record
 
 
 def ended(record: ResultFile | None, summary: Mapping[str, Any]) -> None:
-    """Write the summary of the run and complete the file. Raises Failure where the source tree has changed."""
+    """Write the summary of the run and complete the file. Raises CannotRecord where the source tree has changed."""
     if record is None:
         return
-    try:
-        record.add(dict(summary))
-        record.end()
-    except CannotRecord as reason:
-        raise Failure(f"{reason}.") from None
+    record.add(dict(summary))
+    record.end()
 
 
 def read(path: Path) -> Result:

@@ -30,7 +30,8 @@ from cordwood.bench.growth.place import BenchPlace, NotServed
 from cordwood.bench.growth.wire import RequestFailed
 from cordwood.chaos.live.brokers import NotInTime
 from cordwood.chaos.live.process import BrokerEnded, StillRuns
-from cordwood.chaos.results import CannotRecord, ResultFile
+from cordwood.chaos.program import run_program
+from cordwood.chaos.results import ResultFile
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 HOME, RESULTS = ROOT / "build" / "bench", ROOT / "bench" / "results"
@@ -93,7 +94,6 @@ def main(
         if record is not None and len(record.rows) == len(What):
             record.end()
     except (
-        CannotRecord,
         BrokerEnded,
         StillRuns,
         NotInTime,
@@ -116,4 +116,4 @@ def _about(scale: float) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    typer.run(main)
+    run_program(main)

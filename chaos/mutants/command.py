@@ -18,8 +18,7 @@ from cordwood.chaos.mutants.hunt import Hunt, MutantOutcome
 from cordwood.chaos.mutants.killers import ROOT, PytestFile, pin, pinned
 from cordwood.chaos.mutants.mutant import Mutant, Stale
 from cordwood.chaos.mutants.search import search
-from cordwood.chaos.results import CannotRecord, ResultFile
-from cordwood.cluster.cli.exits import ExitCode, Failure
+from cordwood.chaos.results import ResultFile
 
 MINUTE_S = 60.0
 GIT_S = 10
@@ -60,13 +59,10 @@ def mutants(
     wanted = _chosen(only, changed)
     if is_pinning:
         raise typer.Exit(0 if asyncio.run(_pin_all(wanted)) else 1)
-    try:
-        kept = None if recorded is None else ResultFile(recorded, report.KIND, {"mutants": len(wanted)})
-        outcomes = asyncio.run(_hunt_all(wanted, jobs, kept, math.inf if minutes is None else minutes * MINUTE_S))
-        if kept is not None and len(outcomes) == len(wanted):
-            kept.end()
-    except CannotRecord as reason:
-        raise Failure(f"{reason}.", ExitCode.USAGE) from None
+    kept = None if recorded is None else ResultFile(recorded, report.KIND, {"mutants": len(wanted)})
+    outcomes = asyncio.run(_hunt_all(wanted, jobs, kept, math.inf if minutes is None else minutes * MINUTE_S))
+    if kept is not None and len(outcomes) == len(wanted):
+        kept.end()
     typer.echo(report.summary(outcomes))
     if left := len(wanted) - len(outcomes):
         typer.echo(f"{left} mutants were not run: the time was over.")

@@ -11,6 +11,7 @@ import pytest
     "module",
     [
         *("cordwood.bench", "cordwood.bench.archive", "cordwood.bench.archive.spark", "cordwood.bench.compaction.load"),
+        *("cordwood.bench.growth", "cordwood.bench.hosts", "cordwood.bench.quotas"),
         *("cordwood.chaos.live.archive_kills", "cordwood.chaos.live.replacements", "cordwood.chaos.mutants"),
     ],
 )
