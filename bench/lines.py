@@ -16,6 +16,8 @@ class GeneratorMode(Enum):
     LATENCY = "latency"
     ONE_AT_A_TIME = "one-at-a-time"
     ONE_IN_FLIGHT = "one-in-flight"
+    REPLAYED = "replayed"
+    """The same with one request, encoded once: no client costs less. Only the Go program has it."""
     TRANSACTIONS = "transactions"
     FLUSHED = "flushed"
     """As many records as in a transaction, without one: the producer waits for their acknowledgements."""

@@ -6,10 +6,11 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Executor, ProcessPoolExecutor, ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from datetime import timedelta
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -22,13 +23,15 @@ from kio.static.primitive import f64
 from cordwood.bench.growth.place import TOPIC, BenchPlace, create_topic
 from cordwood.bench.growth.wire import batch_of
 from cordwood.chaos.history import ACKS_ALL
-from cordwood.chaos.results import ResultFile
+from cordwood.chaos.program import run_program
+from cordwood.chaos.results import begun
 from cordwood.client.blocking import BlockingConnection, connect
 
 CONNECTIONS = (1, 10, 100)
 SECONDS = 30.0
 RATE = 2_000_000
 BATCH_BYTES = 16 << 10
+SMALL_BATCH_BYTES = 100
 FETCH_BYTES = 1 << 20
 FILLED_BATCHES = 200
 DEVIATION_MAX = 0.10
@@ -61,37 +64,40 @@ def main(
 ) -> None:
     """Measure produce and fetch quotas with 1, 10 and 100 connections. Exits with 1 where one is missed by 10%."""
     about = {"seconds": seconds, "rate": rate}
-    record = None if recorded is None else ResultFile(recorded, "quotas", about)
-    is_kept = True
-    with tempfile.TemporaryDirectory(prefix="quotas-") as directory:
-        place = BenchPlace(Path(directory), 1.0, typer.echo)
-        with place.broker("quotas") as broker:
-            create_topic(broker.address, 1)
-            run = QuotaRun(broker.address, rate, seconds)
-            run.fill()
-            for quota, work in (("producer_byte_rate", run.produce), ("consumer_byte_rate", run.fetch)):
-                for connections in CONNECTIONS:
-                    measured = run.measure(quota, connections, work)
-                    is_kept &= abs(measured.deviation) <= DEVIATION_MAX and not measured.rebalances
-                    typer.echo(_line(measured))
-                    if record is not None:
-                        record.add(asdict(measured))
+    record = begun(recorded, "quotas", about)
+    found: list[QuotaMeasurement] = []
+    with (
+        tempfile.TemporaryDirectory(prefix="quotas-") as directory,
+        # The threads of the limited clients would delay another thread of their process.
+        ProcessPoolExecutor(1, get_context("spawn")) as process,
+        BenchPlace(Path(directory), 1.0, typer.echo).broker("quotas") as broker,
+    ):
+        create_topic(broker.address, 1)
+        run = QuotaRun(broker.address, rate, seconds, process)
+        run.fill()
+        for quota, work in (("producer_byte_rate", run.produce), ("consumer_byte_rate", run.fetch)):
+            for connections in CONNECTIONS:
+                found.append(run.measure(quota, connections, work))
+                typer.echo(_line(found[-1]))
     if record is not None:
+        for measured in found:
+            record.add(asdict(measured))
         record.end()
+    is_kept = all(abs(measured.deviation) <= DEVIATION_MAX and not measured.rebalances for measured in found)
     sys.exit(0 if is_kept else 1)
 
 
 class QuotaRun:
-    """Clients of one broker: many with the limited client id, and one with another."""
+    """Clients of one broker: many with the limited client id, and one with another, in a process of its own."""
 
-    def __init__(self, address: str, rate: int, seconds: float) -> None:
-        self._address, self._rate, self._seconds = address, rate, seconds
+    def __init__(self, address: str, rate: int, seconds: float, process: Executor) -> None:
+        self._address, self._rate, self._seconds, self._process = address, rate, seconds, process
         self._produced = _produce_request(BATCH_BYTES)
         self._fetched = _fetch_request()
 
     def fill(self) -> None:
         """Produce what consumers fetch."""
-        with self._connect(OTHER) as client:
+        with _connect(self._address, OTHER) as client:
             for _ in range(FILLED_BATCHES):
                 client.ask(self._produced)
 
@@ -106,14 +112,14 @@ class QuotaRun:
 
     def measure(self, quota: str, connections: int, work: Callable[[BlockingConnection], int]) -> QuotaMeasurement:
         """Use the quota with so many connections, as fast as they may."""
-        before_ms = self._other_p99_ms(min(self._seconds, 5.0))
+        before_ms = self._process.submit(_p99_ms, self._address, min(self._seconds, 5.0)).result()
         self._set(quota, float(self._rate))
         with ExitStack() as stack, GroupMember(self._address) as member:
-            clients = [stack.enter_context(self._connect(LIMITED)) for _ in range(connections)]
+            clients = [stack.enter_context(_connect(self._address, LIMITED)) for _ in range(connections)]
             time.sleep(1.5)
             began = time.perf_counter()
-            with ThreadPoolExecutor(connections + 1) as threads:
-                other = threads.submit(self._other_p99_ms, self._seconds)
+            with ThreadPoolExecutor(connections) as threads:
+                other = self._process.submit(_p99_ms, self._address, self._seconds)
                 done = list(threads.map(lambda client: self._use(client, work, began + self._seconds), clients))
                 during_ms = other.result()
         self._set(quota, None)
@@ -138,28 +144,13 @@ class QuotaRun:
                 total += size
         return total
 
-    def _other_p99_ms(self, seconds: float) -> float:
-        """Produce small batches with a client that has no quota, and return the 99th percentile of the latency."""
-        taken, small = [], _produce_request(100)
-        with self._connect(OTHER) as client:
-            end = time.perf_counter() + seconds
-            while time.perf_counter() < end:
-                began = time.perf_counter()
-                client.ask(small)
-                taken.append((time.perf_counter() - began) * 1000)
-                time.sleep(0.01)
-        return statistics.quantiles(taken, n=100)[98]
-
     def _set(self, quota: str, value: float | None) -> None:
         entity = (EntityData(entity_type="client-id", entity_name=LIMITED),)
         change = OpData(key=quota, value=f64(value or 0.0), remove=value is None)
         request = AlterClientQuotasRequest(entries=(EntryData(entity=entity, ops=(change,)),), validate_only=False)
-        with self._connect(OTHER) as client:
+        with _connect(self._address, OTHER) as client:
             (row,) = client.ask(request).entries
             assert not row.error_code, row
-
-    def _connect(self, client_id: str) -> BlockingConnection:
-        return connect(self._address, TIMEOUT_S, client_id)
 
 
 class GroupMember:
@@ -205,6 +196,23 @@ class GroupMember:
             self._consumer.poll(POLL_S)
 
 
+def _p99_ms(address: str, seconds: float) -> float:
+    """Produce small batches with a client that has no quota, and return the 99th percentile of the latency."""
+    taken, small = [], _produce_request(SMALL_BATCH_BYTES)
+    with _connect(address, OTHER) as client:
+        end = time.perf_counter() + seconds
+        while time.perf_counter() < end:
+            began = time.perf_counter()
+            client.ask(small)
+            taken.append((time.perf_counter() - began) * 1000)
+            time.sleep(0.01)
+    return statistics.quantiles(taken, n=100)[98]
+
+
+def _connect(address: str, client_id: str) -> BlockingConnection:
+    return connect(address, TIMEOUT_S, client_id)
+
+
 def _produce_request(size: int) -> ProduceRequest:
     data = (TopicProduceData(name=TOPIC, partition_data=(PartitionProduceData(index=0, records=batch_of(size)),)),)
     wait = timedelta(seconds=TIMEOUT_S)
@@ -234,4 +242,4 @@ def _line(measured: QuotaMeasurement) -> str:
 
 
 if __name__ == "__main__":
-    typer.run(main)
+    run_program(main)

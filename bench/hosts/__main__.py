@@ -17,14 +17,16 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from cordwood.bench.generator import Generator, load_generator
+from cordwood.bench.generator import GO, Generator, load_generator
 from cordwood.bench.growth.place import idle_percent
 from cordwood.bench.lines import GeneratorMode, LoadLine
 from cordwood.bench.machine import description, largest_resident_mb
 from cordwood.chaos.live.cluster import LocalCluster
 from cordwood.chaos.live.network import NamespaceNetwork, NetworkUnavailable, enter
 from cordwood.chaos.live.process import free_port
-from cordwood.chaos.results import CannotRecord, ResultFile
+from cordwood.chaos.program import run_program
+from cordwood.chaos.results import begun
+from cordwood.cluster.cli.exits import Failure
 
 HOME = Path(__file__).resolve().parent.parent.parent / "build" / "bench"
 HOSTS = 3
@@ -39,6 +41,9 @@ GAIN = 1.3
 TOPIC = "hosts"
 LINES = (
     LoadLine("16 connections, one record in flight", GeneratorMode.ONE_IN_FLIGHT, TOPIC, connections=16, seconds=5),
+    LoadLine(
+        "200 connections, one encoded request in flight", GeneratorMode.REPLAYED, TOPIC, connections=200, seconds=5
+    ),
     LoadLine("1 producer, 100 B", GeneratorMode.PRODUCE, TOPIC, 4_000_000),
     LoadLine("1 producer, 1 KB", GeneratorMode.PRODUCE, TOPIC, 600_000, record_bytes=1000),
 )
@@ -75,11 +80,11 @@ def main(
     recorded: Annotated[Path | None, typer.Option("--record", metavar="FILE", help="Write a result file.")] = None,
 ) -> None:
     """Measure, and print tables. Exits with 1 where two brokers gain too little on every line."""
+    record = begun(recorded, "hosts", {"machine": description()})
     try:
         enter()
-        record = None if recorded is None else ResultFile(recorded, "hosts", {"machine": description()})
-    except (NetworkUnavailable, CannotRecord) as reason:
-        sys.exit(f"cannot measure: {reason}")
+    except NetworkUnavailable as reason:
+        raise Failure(f"cannot measure: {reason}.") from None
     console = Console()
     # SIGTERM becomes SystemExit, which passes through the blocks that stop the brokers.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
@@ -134,13 +139,14 @@ def _costs(directory: Path, network: NamespaceNetwork, seconds: float, console: 
 def _gains(directory: Path, rounds: int, console: Console) -> "list[Gain]":
     """Measure each line on one broker and on two, in turn."""
     generator = load_generator(HOME, console.print)
+    lines = [line for line in LINES if line.mode is not GeneratorMode.REPLAYED or generator.name == GO]
     rates: dict[tuple[str, int], list[float]] = {}
     for number in range(rounds):
         for brokers in (1, 2) if number % 2 == 0 else (2, 1):
-            for name, rate in _rates(directory / f"gain-{number}-{brokers}", brokers, generator):
+            for name, rate in _rates(directory / f"gain-{number}-{brokers}", brokers, generator, lines):
                 rates.setdefault((name, brokers), []).append(rate)
     found = []
-    for line in LINES:
+    for line in lines:
         one, two = (statistics.median(rates[line.name, brokers]) for brokers in (1, 2))
         found.append(Gain(line.name, round(one), round(two)))
         ratio = found[-1].ratio
@@ -148,7 +154,7 @@ def _gains(directory: Path, rounds: int, console: Console) -> "list[Gain]":
     return found
 
 
-def _rates(directory: Path, brokers: int, generator: Generator) -> "list[tuple[str, float]]":
+def _rates(directory: Path, brokers: int, generator: Generator, lines: Sequence[LoadLine]) -> "list[tuple[str, float]]":
     settings = {"default.replication.factor": "1", "min.insync.replicas": "1"}
     if brokers > 1:
         settings["controller.quorum.voters"] = f"1@127.0.0.1:{free_port()}"
@@ -156,7 +162,7 @@ def _rates(directory: Path, brokers: int, generator: Generator) -> "list[tuple[s
         pids: Sequence[int] = [broker.pid for broker in cluster.brokers.values()]
         generator.create_topic(cluster.bootstrap, TOPIC, 6, 1)
         found = []
-        for line in LINES:
+        for line in lines:
             generator.run(line.scaled(0.1), cluster.bootstrap, pids)
             outcome = generator.run(line, cluster.bootstrap, pids)
             found.append((line.name, outcome.records / outcome.seconds))
@@ -178,4 +184,4 @@ def _packets(pid: int) -> int:
 
 
 if __name__ == "__main__":
-    typer.run(main)
+    run_program(main)

@@ -3,8 +3,8 @@
 //	load MODE --bootstrap HOST:PORT --topic TOPIC [flags]
 //
 // The modes are topic (create it), produce, consume, produce-and-consume, transactions, flushed and pipelined (the same records
-// without transactions), latency, one-at-a-time, one-in-flight and failover; ../load_in_python.py takes the same flags. Only this program has share (workers of a share group), share-kill
-// (one of them is killed) and share-hold (the one).
+// without transactions), latency, one-at-a-time, one-in-flight and failover; ../load_in_python.py takes the same flags. Only this program has replayed
+// (one-in-flight with an encoded request), share (workers of a share group), share-kill (one of them is killed) and share-hold (the one).
 package main
 
 import (
@@ -63,6 +63,7 @@ var modes = map[string]func(context.Context, Work) (Outcome, error){
 	"latency":             latency,
 	"one-at-a-time":       oneAtATime,
 	"one-in-flight":       oneInFlight,
+	"replayed":            replayed,
 	"failover":            failover,
 	"share":               share,
 	"share-kill":          shareKill,
