@@ -54,6 +54,9 @@ EXEMPT = frozenset(
 """The APIs that no quota delays: members of groups stay alive, clients authenticate, and transactions end."""
 REQUEST_THROTTLE_S_MAX = 1.0
 """The longest throttling for request_percentage, as in Kafka: one window of its quotas."""
+RETURN_GAP_S, RETURN_SPREAD_S_MAX = 0.001, 1.0
+"""Mean time between two consumers of a group in debt that fetch again, and the longest time that all of them take."""
+GOLDEN_RATIO = (math.sqrt(5) - 1) / 2
 CONNECTION_DELAY_S_MAX = 20.0
 """A new connection that would have to wait longer is closed."""
 THROTTLE_MS_MAX = (1 << 31) - 1
@@ -86,6 +89,8 @@ class ClientThrottle:
         self._requests, self._mutations = Limiter(_percentage), Limiter(_found_by(CONTROLLER_MUTATION_RATE))
         self._connections = Limiter(_found_by_address)
         self._muted: set[Connection] = set()
+        self._place = 0.0
+        """Where in the spread the last consumer was that has to fetch again, from 0 to 1."""
 
     def follow(self, quotas: Quotas) -> None:
         """Apply the quotas from here on. Connections that are muted by former ones are read again."""
@@ -172,9 +177,18 @@ class ClientThrottle:
         if debt_s <= 0:
             return False
         self._note(CONSUMER_BYTE_RATE, debt_s)
-        slot.throttle_ms = max(slot.throttle_ms, _ms(debt_s))
+        slot.throttle_ms = max(slot.throttle_ms, _ms(debt_s + self._spread_s()))
         self.mute(slot)
         return True
+
+    def _spread_s(self) -> float:
+        """Return how long after the end of its group's debt a consumer fetches again: 0 if it is the only one.
+
+        Consumers that all came back at once would hold up the requests of others, and all but one would be refused
+        again. The golden ratio spreads them evenly, in another order each time.
+        """
+        self._place = (self._place + GOLDEN_RATIO) % 1
+        return self._place * min(RETURN_SPREAD_S_MAX, RETURN_GAP_S * len(self._muted))
 
     def fetched(self, head: RequestHead, slot: Slot, size: int) -> None:
         """Count the bytes of a response to a consumer."""

@@ -147,6 +147,15 @@ MUTANTS = (
         Scenario.BROKERS,
     ),
     Mutant(
+        "consumers-in-debt-come-back-together",
+        THROTTLE,
+        "_ms(debt_s + self._spread_s())",
+        "_ms(debt_s)",
+        "Consumers whose group was in debt fetch again one after the other.",
+        "Others wait while all consumers of a group fetch at once.",
+        Scenario.BROKERS,
+    ),
+    Mutant(
         "rates-round-to-zero",
         "cluster/quotas/validation.py",
         " or round(value) < 1",

@@ -22,7 +22,7 @@ from quotas_fixture import (
     together,
 )
 
-from cordwood.cluster.kafka.client_throttle import ClientThrottle
+from cordwood.cluster.kafka.client_throttle import RETURN_GAP_S, ClientThrottle
 
 KB, MB = 1 << 10, 1 << 20
 SECONDS = 30.0
@@ -108,6 +108,42 @@ def test_a_fetch_in_debt_gets_no_data_at_once_and_then_all() -> None:
         response, took_s = await broker.ask(app, wanted)
         assert fetched_bytes(response) > 600 * KB
         assert took_s == pytest.approx(5.0, abs=0.2)
+
+    tell(story)
+
+
+def test_consumers_in_debt_fetch_again_one_after_the_other_in_another_order_each_time() -> None:
+    count = 100
+
+    async def story(broker: QuotasFixture) -> None:
+        await broker.ask(broker.admin, produce(batch(600 * KB)))
+        await broker.set("consumer_byte_rate", 100 * KB, client_id="app")
+        clients, wanted = [broker.client("app") for _ in range(count)], fetch(MB)
+        await broker.ask(clients[0], wanted)
+
+        async def fetch_again() -> list[tuple[float, int]]:
+            """Return the consumers that were muted, in the order in which they were answered, with the time."""
+            answers: list[tuple[float, int]] = []
+
+            async def fetch_by(number: int) -> None:
+                _, took_s = await broker.ask(clients[number], wanted)
+                if took_s > AT_ONCE_S:
+                    answers.append((broker.now, number))
+
+            await asyncio.gather(*map(fetch_by, range(count)))
+            return answers
+
+        assert not await fetch_again(), "nobody was muted"
+        # These were muted while few others were.
+        assert len(await fetch_again()) == count
+        orders = []
+        for _ in range(2):
+            answers = await fetch_again()
+            times = [at for at, _ in answers]
+            assert max(after - before for before, after in itertools.pairwise(times)) < 5 * RETURN_GAP_S
+            assert times[-1] - times[0] == pytest.approx(count * RETURN_GAP_S, rel=0.2)
+            orders.append([number for _, number in answers])
+        assert orders[0][:10] != orders[1][:10]
 
     tell(story)
 
