@@ -31,7 +31,8 @@ CONNECTIONS = (1, 10, 100)
 SECONDS = 30.0
 RATE = 2_000_000
 BATCH_BYTES = 16 << 10
-SMALL_BATCH_BYTES = 100
+SMALL_BATCH_BYTES, SMALL_BATCH_PAUSE_S = 100, 0.01
+"""What the client without a quota produces, and how long it pauses then: it takes little of the broker itself."""
 FETCH_BYTES = 1 << 20
 FILLED_BATCHES = 200
 DEVIATION_MAX = 0.10
@@ -205,7 +206,7 @@ def _p99_ms(address: str, seconds: float) -> float:
             began = time.perf_counter()
             client.ask(small)
             taken.append((time.perf_counter() - began) * 1000)
-            time.sleep(0.01)
+            time.sleep(SMALL_BATCH_PAUSE_S)
     return statistics.quantiles(taken, n=100)[98]
 
 

@@ -31,8 +31,8 @@ class InvalidResultFile(ValueError):
 class CannotRecord(Failure):
     """The file, or the source tree, is in a state in which this run cannot be recorded."""
 
-    def __init__(self, reason: object) -> None:
-        super().__init__(f"{reason}.", ExitCode.USAGE)
+    def __init__(self, reason: object, exit_code: ExitCode = ExitCode.USAGE) -> None:
+        super().__init__(f"{reason}.", exit_code)
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,9 +79,9 @@ class ResultFile:
         try:
             now = clean_commit()
         except Unclean as reason:
-            raise CannotRecord(reason) from None
+            raise CannotRecord(reason, ExitCode.FAILED) from None
         if now != self._commit:
-            raise CannotRecord(f"the run began at commit {self._commit}, and ends at {now}")
+            raise CannotRecord(f"the run began at commit {self._commit}, and ends at {now}", ExitCode.FAILED)
         if not self.is_whole:
             self._write({"end": len(self.rows)})
             self.is_whole = True

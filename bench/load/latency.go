@@ -181,19 +181,33 @@ func isAmong(arrived <-chan time.Time, sent time.Time, limit time.Duration) bool
 
 // oneInFlight opens many connections, each of which sends its next record when the one before is acknowledged.
 func oneInFlight(ctx context.Context, work Work) (Outcome, error) {
+	return inTurn(work, func() (send func() error, end func(), err error) {
+		client, err := connect(work, kgo.ProducerLinger(0))
+		if err != nil {
+			return nil, nil, err
+		}
+		return func() error {
+			return client.ProduceSync(ctx, &kgo.Record{Value: make([]byte, work.recordBytes)}).FirstErr()
+		}, client.Close, nil
+	})
+}
+
+// inTurn opens many connections, each of which sends a record again and again. open returns a function that sends one and waits for
+// its acknowledgement, and one that ends the connection.
+func inTurn(work Work, open func() (send func() error, end func(), err error)) (Outcome, error) {
 	var waits Waits
 	var count atomic.Int64
 	start := time.Now()
 	err := together(work.connections, func() error {
-		client, err := connect(work, kgo.ProducerLinger(0))
+		send, end, err := open()
 		if err != nil {
 			return err
 		}
-		defer client.Close()
+		defer end()
 		var mine []time.Duration
 		for time.Since(start) < work.duration {
 			sent := time.Now()
-			if err := client.ProduceSync(ctx, &kgo.Record{Value: make([]byte, work.recordBytes)}).FirstErr(); err != nil {
+			if err := send(); err != nil {
 				return err
 			}
 			mine = append(mine, time.Since(sent))

@@ -28,37 +28,22 @@ func replayed(ctx context.Context, work Work) (Outcome, error) {
 	if err != nil {
 		return Outcome{}, err
 	}
-	var waits Waits
-	var count, next atomic.Int64
-	start := time.Now()
-	err = together(work.connections, func() error {
+	var next atomic.Int64
+	deadline := time.Now().Add(2*work.duration + time.Minute)
+	return inTurn(work, func() (send func() error, end func(), err error) {
 		partition := int(next.Add(1)) % len(leaders)
 		connection, err := net.DialTimeout("tcp", leaders[partition], work.duration)
 		if err != nil {
-			return err
+			return nil, nil, err
 		}
-		defer connection.Close()
-		if err := connection.SetDeadline(start.Add(2*work.duration + time.Minute)); err != nil {
-			return err
-		}
-		request := produceRequest(work, int32(partition))
-		var mine []time.Duration
-		var answer []byte
-		for time.Since(start) < work.duration {
-			sent := time.Now()
+		request, answer := produceRequest(work, int32(partition)), []byte(nil)
+		return func() (err error) {
 			if answer, err = roundTrip(connection, request, answer); err != nil {
 				return err
 			}
-			if err := produceError(answer); err != nil {
-				return err
-			}
-			mine = append(mine, time.Since(sent))
-			count.Add(1)
-		}
-		waits.add(mine...)
-		return nil
+			return produceError(answer)
+		}, func() { connection.Close() }, connection.SetDeadline(deadline)
 	})
-	return Outcome{Records: count.Load(), Seconds: time.Since(start).Seconds(), Ack: waits.quantile()}, err
 }
 
 // leaderAddresses returns the address of the leader of each partition of the topic.

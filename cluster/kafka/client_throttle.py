@@ -90,7 +90,7 @@ class ClientThrottle:
         self._connections = Limiter(_found_by_address)
         self._muted: set[Connection] = set()
         self._place = 0.0
-        """Where in the spread the last consumer was that has to fetch again, from 0 to 1."""
+        """Place of the last consumer in the spread (`_spread_s`), from 0 to 1."""
 
     def follow(self, quotas: Quotas) -> None:
         """Apply the quotas from here on. Connections that are muted by former ones are read again."""

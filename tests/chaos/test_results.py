@@ -8,6 +8,7 @@ import pytest
 from cordwood.chaos import recorded
 from cordwood.chaos.commit import Unclean
 from cordwood.chaos.results import CannotRecord, InvalidResultFile, ResultFile, read
+from cordwood.cluster.cli.exits import ExitCode
 
 KIND, ABOUT = "chaos-sim", {"seeds": "1..2"}
 ROWS = [{"kinds": {}, "seeds": 2, "faults": {"kill": 7}}, {"kinds": {"lost-write": 1}, "seeds": 2}]
@@ -67,8 +68,9 @@ def test_a_run_that_was_broken_off_goes_on_at_its_commit_only(path: Path, at_com
 def test_a_run_whose_source_changes_is_not_whole(path: Path, at_commit: list[str]) -> None:
     record = ResultFile(path.with_name("other.jsonl"), KIND, ABOUT)
     at_commit.append("abd")
-    with pytest.raises(CannotRecord, match="began at commit abc, and ends at abd"):
+    with pytest.raises(CannotRecord, match="began at commit abc, and ends at abd") as refused:
         record.end()
+    assert refused.value.exit_code == ExitCode.FAILED, "something was done"
 
 
 def test_a_source_with_changes_is_refused(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -76,8 +78,9 @@ def test_a_source_with_changes_is_refused(monkeypatch: pytest.MonkeyPatch, tmp_p
         raise Unclean("storage/log.py is changed")
 
     monkeypatch.setattr("cordwood.chaos.results.clean_commit", unclean)
-    with pytest.raises(CannotRecord, match=r"storage/log\.py is changed"):
+    with pytest.raises(CannotRecord, match=r"storage/log\.py is changed") as refused:
         ResultFile(tmp_path / "result.jsonl", KIND, ABOUT)
+    assert refused.value.exit_code == ExitCode.USAGE
     assert not (tmp_path / "result.jsonl").exists()
 
 

@@ -156,6 +156,15 @@ MUTANTS = (
         Scenario.BROKERS,
     ),
     Mutant(
+        "consumers-in-debt-keep-their-order",
+        THROTTLE,
+        "(self._place + GOLDEN_RATIO) % 1",
+        "(self._place + 0.01) % 1",
+        "Consumers whose group was in debt fetch again in another order each time.",
+        "A few consumers get all that their group may fetch.",
+        Scenario.BROKERS,
+    ),
+    Mutant(
         "rates-round-to-zero",
         "cluster/quotas/validation.py",
         " or round(value) < 1",

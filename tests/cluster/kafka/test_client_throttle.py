@@ -133,7 +133,7 @@ def test_consumers_in_debt_fetch_again_one_after_the_other_in_another_order_each
             await asyncio.gather(*map(fetch_by, range(count)))
             return answers
 
-        assert not await fetch_again(), "nobody was muted"
+        assert not await fetch_again(), "no consumer was muted before"
         # These were muted while few others were.
         assert len(await fetch_again()) == count
         orders = []
@@ -143,7 +143,8 @@ def test_consumers_in_debt_fetch_again_one_after_the_other_in_another_order_each
             assert max(after - before for before, after in itertools.pairwise(times)) < 5 * RETURN_GAP_S
             assert times[-1] - times[0] == pytest.approx(count * RETURN_GAP_S, rel=0.2)
             orders.append([number for _, number in answers])
-        assert orders[0][:10] != orders[1][:10]
+        neighbours = set(itertools.pairwise(orders[0])) & set(itertools.pairwise(orders[1]))
+        assert len(neighbours) < count / 10
 
     tell(story)
 
