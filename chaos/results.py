@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from cordwood.chaos.commit import Unclean, clean_commit
-from cordwood.cluster.cli.exits import ExitCode, Failure
+from cordwood.cluster.cli.exits import ExitCode, Failure, reason_of
 
 SEAL = "seal"
 SEAL_BYTES = 16
@@ -61,13 +61,13 @@ class ResultFile:
         self.rows: list[Row] = []
         """All rows so far, including those of earlier, interrupted calls."""
         self.is_whole = False
-        if path.exists() and path.stat().st_size:
-            self._go_on(kind, dict(about))
-        else:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            at = datetime.now(UTC).isoformat(timespec="seconds")
-            machine = {"cores": os.cpu_count(), "python": platform.python_version()}
-            self._write({"kind": kind, "commit": commit, "at": at, "machine": machine, "about": dict(about)})
+        try:
+            if path.exists() and path.stat().st_size:
+                self._go_on(kind, dict(about))
+            else:
+                self._begin(kind, dict(about))
+        except OSError as error:
+            raise CannotRecord(f"{path} cannot be written: {reason_of(error)}") from None
 
     def add(self, row: Row) -> None:
         """Write one sealed row. The row is in the file before `add` returns."""
@@ -85,6 +85,12 @@ class ResultFile:
         if not self.is_whole:
             self._write({"end": len(self.rows)})
             self.is_whole = True
+
+    def _begin(self, kind: str, about: Row) -> None:
+        self._path.parent.mkdir(parents=True, exist_ok=True)
+        at = datetime.now(UTC).isoformat(timespec="seconds")
+        machine = {"cores": os.cpu_count(), "python": platform.python_version()}
+        self._write({"kind": kind, "commit": self._commit, "at": at, "machine": machine, "about": about})
 
     def _go_on(self, kind: str, about: Row) -> None:
         try:

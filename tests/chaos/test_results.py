@@ -84,6 +84,14 @@ def test_a_source_with_changes_is_refused(monkeypatch: pytest.MonkeyPatch, tmp_p
     assert not (tmp_path / "result.jsonl").exists()
 
 
+@pytest.mark.usefixtures("at_commit")
+def test_a_file_that_cannot_be_written_is_a_sentence(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    for place, reason in ((tmp_path, "Is a directory"), (tmp_path / "file" / "result.jsonl", "File exists")):
+        with pytest.raises(CannotRecord, match=f"cannot be written: {reason}"):
+            ResultFile(place, KIND, ABOUT)
+
+
 def test_the_page_has_a_section_for_each_run_with_its_commit(path: Path) -> None:
     text = recorded.page([("result.jsonl", read(path))])
     assert "## `cordwood chaos sim`: seeds 1..2" in text
