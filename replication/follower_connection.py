@@ -7,6 +7,7 @@ follower reports its flushed end after each flush, without a request. So the dis
 
 import asyncio
 from collections import defaultdict
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import TYPE_CHECKING
@@ -34,7 +35,7 @@ from cordwood.replication.tasks import Tasks
 from cordwood.replication.throttle import Charge, ReplicationThrottle, wait_s
 from cordwood.replication.token_bucket import TokenBucket
 from cordwood.replication.waiters import EndOfTickScheduler
-from cordwood.replication.windows import PUSH_BYTES, ImpossibleCredit, PushWindow
+from cordwood.replication.windows import PUSH_BYTES, BytesInFlight, ImpossibleCredit, Push, PushWindow
 from cordwood.storage.errors import DamagedLog, NotInMemory, OffsetOutOfRange, StorageError
 from cordwood.storage.log import Log
 from cordwood.storage.types import NO_EPOCH
@@ -72,8 +73,8 @@ class ReplicaStream:
     """Replication of one partition to one follower, from `sent_end` on, in one leader epoch."""
 
     __slots__ = (
-        "connection", "directory", "id", "is_prefetching", "leader", "leader_epoch", "partition", "sent_end",
-        "sent_start", "sent_watermark",
+        "connection", "directory", "id", "in_flight", "is_prefetching", "leader", "leader_epoch", "partition",
+        "sent_end", "sent_start", "sent_watermark",
     )  # fmt: skip
 
     def __init__(
@@ -87,6 +88,7 @@ class ReplicaStream:
         self.leader, self.partition = leader, leader.partition
         self.leader_epoch, self.sent_end = follow.leader_epoch, follow.log_end
         self.sent_watermark = self.sent_start = -1
+        self.in_flight = BytesInFlight()
         self.is_prefetching = False
 
     def schedule_push(self) -> None:
@@ -179,9 +181,9 @@ class FollowerConnection:
         now = self._loop.time()
         for stream_id, flushed_end, size in rows:
             stream = self._streams.get(stream_id)
-            directory = self._directory(stream_id) if stream is None else stream.directory
+            window = self._directory(stream_id).window if stream is None else stream.directory.window
             try:
-                directory.window.reported(size)
+                window.reported(size, window.of_ended_streams if stream is None else stream.in_flight)
             except ImpossibleCredit as impossible:
                 raise MalformedFrame(str(impossible)) from impossible
             if (waiting := self._to_begin.get(stream_id)) is not None and flushed_end >= 0:
@@ -217,6 +219,7 @@ class FollowerConnection:
         """End a stream, and detach its follower: it may come back with less than it has reported (rule 6)."""
         self._streams.pop(stream.id, None)
         stream.directory.with_data.pop(stream, None)
+        stream.directory.window.ended(stream.in_flight)
         self._with_new_watermark.pop(stream, None)
         stream.leader.streams.pop(stream, None)
         stream.leader.view.follower_detached(self.broker_id)
@@ -280,13 +283,13 @@ class FollowerConnection:
         sent = caught_up = 0
         budget = min(window.push_bytes, window.credit)
         if in_sync and may_send:
+            begin = len(rows)
             sent = self._take(in_sync[:most], budget, rows, chunks)
             if sent:
-                window.sent(sent, is_cut=waiting > most and len(in_sync) > most)
+                push = window.sent(sent, is_cut=waiting > most and len(in_sync) > most)
+                self._add_in_flight(push, window, islice(rows, begin, None))
         if catching_up and sent < budget and most > len(in_sync) and window.may_catch_up():
-            caught_up = self._catch_up(catching_up, most - len(in_sync), budget - sent, others)
-            if caught_up:
-                window.caught_up(caught_up)
+            caught_up = self._catch_up(catching_up, most - len(in_sync), budget - sent, window, others)
         if are_many and not sent + caught_up:
             self.retry_in(LOOK_ON_S)
         # Unless nothing was taken or found empty: then only a report or the end of a throttle changes that.
@@ -294,7 +297,9 @@ class FollowerConnection:
             self._soon()
         return sent
 
-    def _catch_up(self, streams: list[ReplicaStream], most: int, left: int, others: list[list[Chunk]]) -> int:
+    def _catch_up(
+        self, streams: list[ReplicaStream], most: int, left: int, window: PushWindow, others: list[list[Chunk]]
+    ) -> int:
         """Add a push to `most` replicas outside the ISR, within their limits. Return its size in bytes."""
         rows: list[PushRow] = []
         chunks: list[Chunk] = []
@@ -316,12 +321,25 @@ class FollowerConnection:
                 self._catchup.charge(size, now)
                 if charge is not None:
                     self._throttle.sent(self, charge, size, now)
+        if taken:
+            self._add_in_flight(window.sent_to_catch_up(taken), window, rows)
         if rows:
             others.append([encode_push(rows, taken), *chunks])
         return taken
 
+    def _add_in_flight(self, push: Push, window: PushWindow, rows: Iterable[PushRow]) -> None:
+        """Add the bytes of these rows of a push to those in flight of their streams; some may have ended meanwhile."""
+        for row in rows:
+            if row.size:
+                stream = self._streams.get(row.stream)
+                (window.of_ended_streams if stream is None else stream.in_flight).add(push, row.size)
+
     def _directory(self, stream_id: int) -> FollowerDirectory:
-        return self._directories.setdefault(directory_of(stream_id), FollowerDirectory())
+        number = directory_of(stream_id)
+        directory = self._directories.get(number)
+        if directory is None:
+            directory = self._directories[number] = FollowerDirectory()
+        return directory
 
     def fail(self, error: Exception) -> None:
         self._channel.close(f"replication to broker {self.broker_id} failed: {error!r}")

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from itertools import pairwise
 
 import pytest
-from peer_fixture import LEADER, FollowerFixture, LeaderFixture
+from peer_fixture import FOLLOWER, LEADER, FollowerFixture, LeaderFixture
 from replica_fixture import ME, NOW_MS
 from roles_fixture import stamped
 from virtual_time import run
@@ -17,9 +17,11 @@ from cordwood.replication.assignment import Assignment
 from cordwood.replication.follower_connection import LOOK_ON_S, SEEN_PER_STREAM, STREAMS_PER_PUSH
 from cordwood.replication.frames import STREAMS_PER_DIRECTORY, FlushReport, FrameKey, PushKind, PushRow
 from cordwood.replication.leader_connection import ONE_STEP_BYTES, ROW_COST, ROWS_PER_PART, STEP_COST
+from cordwood.replication.read_cache import CachedBatches, ReplicationReadCache
 from cordwood.replication.tasks import spread
 from cordwood.replication.throttle import Charge
 from cordwood.replication.windows import ANSWERS_ON_THE_WAY_MAX
+from cordwood.storage.errors import DamagedLog
 from cordwood.storage.steps import Steps, at_once
 
 BATCHES = 3 * STEP_COST
@@ -331,7 +333,8 @@ class Leading:
 
     def __init__(self) -> None:
         self.broker = LeaderFixture()
-        self._count = 0
+        # Stream 0 is none: bytes that were discarded are reported under it.
+        self._count = 1
 
     def add(
         self, count: int, *, in_sync: bool = True, charge: Charge | None = None, directory: int = 0, end: int = 0
@@ -361,6 +364,11 @@ class Leading:
                 found += [[row.stream for row in rows]] if rows else []
             await asyncio.sleep(0)
         return found
+
+    def flushed(self, *streams: int) -> None:
+        """Report a record of each of these streams as flushed."""
+        size = len(batch_of("v"))
+        self.broker.send(frames.encode_reports([FlushReport(stream, -1, size) for stream in streams]))
 
 
 def test_a_push_has_a_limit_of_streams_and_the_next_ones_have_the_rest() -> None:
@@ -453,6 +461,88 @@ def test_no_replica_in_sync_waits_until_one_that_catches_up_has_flushed() -> Non
             in_sync = leading.add(1)
             assert await leading.pushes(are_reported=False) == [list(in_sync)]
         leading.add(1)
+        assert await leading.pushes(are_reported=False) == []
+
+    run(scenario())
+
+
+def test_replicas_in_sync_have_flushed_while_copies_that_were_sent_before_are_not_on_disk() -> None:
+    async def scenario() -> None:
+        leading = Leading()
+        leading.add(ANSWERS_ON_THE_WAY_MAX * STREAMS_PER_PUSH, in_sync=False)
+        assert len(await leading.pushes(are_reported=False)) == ANSWERS_ON_THE_WAY_MAX
+        for _ in range(2 * ANSWERS_ON_THE_WAY_MAX):
+            in_sync = leading.add(1)
+            assert await leading.pushes(are_reported=False) == [list(in_sync)]
+            leading.flushed(*in_sync)
+
+    run(scenario())
+
+
+@pytest.mark.parametrize("are_discarded", [False, True])
+def test_a_report_of_copies_whose_streams_have_ended_makes_no_room_for_replicas_in_sync(are_discarded: bool) -> None:
+    async def scenario() -> None:
+        leading = Leading()
+        copies: list[int] = []
+        in_sync: list[int] = []
+        for _ in range(ANSWERS_ON_THE_WAY_MAX):
+            for streams, are_in_sync in ((copies, False), (in_sync, True)):
+                streams += leading.add(1, in_sync=are_in_sync)
+                assert await leading.pushes(are_reported=False) == [streams[-1:]]
+        leading.broker.send(frames.encode_leave(copies))
+        leading.flushed(*([0] * len(copies) if are_discarded else copies))
+        waiting = leading.add(1)
+        assert await leading.pushes(are_reported=False) == []
+        behind = leading.add(1, in_sync=False)
+        assert await leading.pushes(are_reported=False) == [list(behind)]
+        leading.flushed(in_sync[0])
+        assert await leading.pushes(are_reported=False) == [list(waiting)]
+
+    run(scenario())
+
+
+def test_what_a_stream_was_sent_before_an_error_in_the_same_push_is_in_flight(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def scenario() -> None:
+        leading = Leading()
+        streams = leading.add(2, in_sync=False, end=1)
+        await leading.pushes()
+        data = batch_of("v")
+
+        def take(_cache: ReplicationReadCache, offset: int, _bytes_max: int, _followers: int) -> CachedBatches:
+            if offset == 2:
+                raise DamagedLog("log", 0, "the last batch")
+            return CachedBatches(offset, offset + 1, len(data), data)
+
+        monkeypatch.setattr(ReplicationReadCache, "take", take)
+        for _ in range(2):
+            for stream in streams:
+                leading.broker.partition(stream).append(data, NOW_MS)
+        assert await leading.pushes(are_reported=False) == [[*streams]]
+        channel = leading.broker.channel
+        leading.flushed(0, 0)
+        assert leading.broker.channel is channel, "a report of bytes that are not in flight ends the connection"
+        leading.flushed(0)
+        assert leading.broker.channel is not channel
+
+    run(scenario())
+
+
+def test_a_replica_that_joins_the_isr_has_flushed_its_copy_first() -> None:
+    async def scenario() -> None:
+        leading = Leading()
+        (joining,) = leading.add(1, in_sync=False)
+        assert await leading.pushes(are_reported=False) == [[joining]]
+        partition = leading.broker.partition(joining)
+        partition.assigned(Assignment(ME, 1, 2, (ME, FOLLOWER), frozenset({ME, FOLLOWER}), 1))
+        for _ in range(ANSWERS_ON_THE_WAY_MAX):
+            partition.append(batch_of("v"), NOW_MS)
+            assert await leading.pushes(are_reported=False) == [[joining]]
+        leading.flushed(joining)
+        partition.append(batch_of("v"), NOW_MS)
+        assert await leading.pushes(are_reported=False) == [], "the copy was flushed"
+        leading.flushed(joining)
+        assert await leading.pushes(are_reported=False) == [[joining]]
+        partition.append(batch_of("v"), NOW_MS)
         assert await leading.pushes(are_reported=False) == []
 
     run(scenario())

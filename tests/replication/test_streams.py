@@ -258,9 +258,8 @@ async def _next_push(broker: LeaderFixture) -> list[PushRow]:
         if broker.channel.pushed:
             frame = memoryview(broker.channel.pushed.pop(0))[4:]
             rows = [row for row, _ in frames.decode_push(frame)]
-            size = sum(row.size for row in rows)
-            if size:
-                broker.send(frames.encode_reports([FlushReport(0, -1, size)]))
+            if any(row.size for row in rows):
+                broker.send(frames.encode_reports([FlushReport(row.stream, -1, row.size) for row in rows]))
                 return rows
     return []
 

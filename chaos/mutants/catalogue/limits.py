@@ -291,10 +291,26 @@ MUTANTS = (
     Mutant(
         "pushes-have-one-limit-for-all-replicas",
         "replication/windows.py",
-        "        self._catching_up.append(self._sent)\n",
-        "        self._in_sync.append(self._sent)\n",
+        "        return self._send(Push(), size, self._catching_up)\n",
+        "        return self._send(Push(), size, self._in_sync)\n",
         "Replicas in sync have pushes in flight of their own.",
         "While replicas are added, producers wait until two pushes of copied data are flushed.",
+    ),
+    Mutant(
+        "reports-make-room-for-any-push",
+        "replication/windows.py",
+        "            in_flight = stream or self.of_ended_streams\n",
+        "            in_flight = BytesInFlight(dict.fromkeys([*self._catching_up, *self._in_sync], size))\n",
+        "A report is of the first bytes in flight of its stream.",
+        "While replicas are added, the third push to a replica in sync waits until the copies before it are on disk.",
+    ),
+    Mutant(
+        "bytes-of-ended-streams-are-forgotten",
+        "replication/follower_connection.py",
+        "        stream.directory.window.ended(stream.in_flight)\n",
+        "",
+        "Bytes in flight outlive their stream.",
+        "A follower that reports what it had in flight when it left a stream loses its connection.",
     ),
     Mutant(
         "catching-up-has-any-number-of-pushes",
