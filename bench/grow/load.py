@@ -5,6 +5,7 @@ import time
 from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from statistics import median
 from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
@@ -12,6 +13,7 @@ from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartit
 FLUSH_S = 120.0
 READ_S = 120.0
 FILL_RECORD_BYTES = 10_000
+WINDOW_S = 10.0
 
 
 @dataclass(slots=True)
@@ -45,6 +47,12 @@ class RoundRobinLoad:
         """Return a percentile of the latencies of records that were acknowledged within this time."""
         found = sorted(latency for at, latency in self.latencies if begin <= at < end)
         return 1000 * found[min(int(len(found) * percent / 100), len(found) - 1)] if found else float("nan")
+
+    def typical_percentile_ms(self, begin: float, end: float, percent: float) -> float:
+        """Return the median of a percentile in windows of `WINDOW_S`: a few stalls of the disk do not change it."""
+        windows = range(max(int((end - begin) / WINDOW_S), 1))
+        begins = (begin + number * WINDOW_S for number in windows)
+        return median(self.percentile_ms(each, each + WINDOW_S, percent) for each in begins)
 
     def _run(self) -> None:
         producer = Producer(
