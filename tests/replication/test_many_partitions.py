@@ -18,7 +18,9 @@ from cordwood.replication.checkpoints import (
 )
 from cordwood.replication.log_maintenance import EXPIRY_INTERVAL_S, PARTITIONS_PER_EXPIRY, Intervals, LogMaintenance
 from cordwood.replication.scrubber import FILE_BYTES, PARTITIONS_PER_STEP, PASS_S, Scrubber
+from cordwood.replication.tasks import RunBlocking
 from cordwood.storage.config import LogConfig
+from cordwood.storage.scrub import PIECE_BYTES
 
 MANY = 3 * CHECKPOINTS_PER_ROUND
 SCRUB_BYTES_PER_SECOND = 8 << 20
@@ -34,9 +36,9 @@ def housekeeping_of(broker: ReplicaFixture) -> LogMaintenance:
     return LogMaintenance(broker.replicas, lambda: NOW_MS, Intervals(1e9, 0, 1e9))
 
 
-def flushed(count: int) -> ReplicaFixture:
+def flushed(count: int, run_blocking: RunBlocking = run_here) -> ReplicaFixture:
     """Return a broker with `count` partitions, each with one record that is not flushed yet."""
-    broker = ReplicaFixture()
+    broker = ReplicaFixture(run_blocking=run_blocking)
     for index in range(count):
         broker.produce(index=index)
     return broker
@@ -216,11 +218,18 @@ def test_scrubbing_many_empty_logs_lets_other_work_run() -> None:
     run(scenario())
 
 
-def test_scrubbing_many_small_logs_is_paced_by_their_files() -> None:
+def test_scrubbing_many_small_logs_is_paced_by_their_files_and_takes_a_thread_for_many_of_them() -> None:
     async def scenario() -> None:
-        count = 500
-        broker = flushed(count)
+        count, steps = 500, 0
+
+        async def in_a_thread(function: Callable[..., object], *arguments: object) -> object:
+            nonlocal steps
+            steps += 1
+            return function(*arguments)
+
+        broker = flushed(count, in_a_thread)
         await let_go(broker)
+        steps = 0
 
         async def nothing() -> None:
             pass
@@ -231,5 +240,6 @@ def test_scrubbing_many_small_logs_is_paced_by_their_files() -> None:
         await scrubber.scrub()
         # Each log has two checkpoints, an index and a segment to read. The scrubber makes up for at most 1 s of delay.
         assert now() - began > 3 * count * FILE_BYTES / SCRUB_BYTES_PER_SECOND - 1 > PASS_S / 4
+        assert steps == -(-count // (PIECE_BYTES // FILE_BYTES))
 
     run(scenario())

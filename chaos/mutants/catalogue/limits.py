@@ -329,6 +329,14 @@ MUTANTS = (
         "While thousands of replicas are held back by the throttle, each append is a push of its own.",
     ),
     Mutant(
+        "each-small-log-is-scrubbed-in-a-step",
+        "replication/scrubber.py",
+        "            size += max(proof, FILE_BYTES // FILES_PER_LOG)\n",
+        "            size += max(proof, FILE_BYTES)\n",
+        "Many small files are scrubbed in one step (ADR 25).",
+        "An idle broker of 10,000 partitions takes twice as much of a core.",
+    ),
+    Mutant(
         "a-report-has-any-number-of-rows",
         "replication/leader_connection.py",
         "            if len(self._reporting) > REPORTED_PER_FRAME:\n",
