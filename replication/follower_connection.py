@@ -7,7 +7,6 @@ follower reports its flushed end after each flush, without a request. So the dis
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import TYPE_CHECKING
@@ -88,7 +87,7 @@ class ReplicaStream:
         self.leader, self.partition = leader, leader.partition
         self.leader_epoch, self.sent_end = follow.leader_epoch, follow.log_end
         self.sent_watermark = self.sent_start = -1
-        self.in_flight = BytesInFlight()
+        self.in_flight: BytesInFlight = {}
         self.is_prefetching = False
 
     def schedule_push(self) -> None:
@@ -283,11 +282,10 @@ class FollowerConnection:
         sent = caught_up = 0
         budget = min(window.push_bytes, window.credit)
         if in_sync and may_send:
-            begin = len(rows)
-            sent = self._take(in_sync[:most], budget, rows, chunks)
+            push = window.cut or Push(window.in_sync)
+            sent = self._take(in_sync[:most], budget, push, rows, chunks)
             if sent:
-                push = window.sent(sent, is_cut=waiting > most and len(in_sync) > most)
-                self._add_in_flight(push, window, islice(rows, begin, None))
+                window.sent(push, sent, is_cut=waiting > most and len(in_sync) > most)
         if catching_up and sent < budget and most > len(in_sync) and window.may_catch_up():
             caught_up = self._catch_up(catching_up, most - len(in_sync), budget - sent, window, others)
         if are_many and not sent + caught_up:
@@ -303,6 +301,7 @@ class FollowerConnection:
         """Add a push to `most` replicas outside the ISR, within their limits. Return its size in bytes."""
         rows: list[PushRow] = []
         chunks: list[Chunk] = []
+        push = Push(window.catching_up)
         now, taken = self._loop.time(), 0
         by_charge: dict[Charge | None, list[ReplicaStream]] = defaultdict(list)
         for stream in streams:
@@ -315,24 +314,17 @@ class FollowerConnection:
             if charge is not None:
                 allowed = min(allowed, self._throttle.allowed(self, charge, now))
             if allowed > 0 and most > 0:
-                size = self._take(charged[:most], allowed, rows, chunks)
+                size = self._take(charged[:most], allowed, push, rows, chunks)
                 most -= len(charged)
                 taken += size
                 self._catchup.charge(size, now)
                 if charge is not None:
                     self._throttle.sent(self, charge, size, now)
         if taken:
-            self._add_in_flight(window.sent_to_catch_up(taken), window, rows)
+            window.sent(push, taken)
         if rows:
             others.append([encode_push(rows, taken), *chunks])
         return taken
-
-    def _add_in_flight(self, push: Push, window: PushWindow, rows: Iterable[PushRow]) -> None:
-        """Add the bytes of these rows of a push to those in flight of their streams; some may have ended meanwhile."""
-        for row in rows:
-            if row.size:
-                stream = self._streams.get(row.stream)
-                (window.of_ended_streams if stream is None else stream.in_flight).add(push, row.size)
 
     def _directory(self, stream_id: int) -> FollowerDirectory:
         number = directory_of(stream_id)
@@ -403,8 +395,10 @@ class FollowerConnection:
         stream.directory.with_data[stream] = None
         self.schedule_watermark(stream)
 
-    def _take(self, streams: list[ReplicaStream], budget: int, rows: list[PushRow], chunks: list[Chunk]) -> int:
-        """Collect whole batches of these streams, about `budget` bytes. Return their size in bytes.
+    def _take(
+        self, streams: list[ReplicaStream], budget: int, push: Push, rows: list[PushRow], chunks: list[Chunk]
+    ) -> int:
+        """Collect whole batches of these streams, about `budget` bytes, for a push. Return their size in bytes.
 
         Each stream gets a share first, then the rest in turn: no stream waits for another's backlog.
         """
@@ -415,10 +409,12 @@ class FollowerConnection:
                 if room <= 0:
                     return taken
                 if stream in stream.directory.with_data:
-                    taken += self._take_from(stream, share if share < room else room, rows, chunks)
+                    taken += self._take_from(stream, share if share < room else room, push, rows, chunks)
         return taken
 
-    def _take_from(self, stream: ReplicaStream, budget: int, rows: list[PushRow], chunks: list[Chunk]) -> int:
+    def _take_from(
+        self, stream: ReplicaStream, budget: int, push: Push, rows: list[PushRow], chunks: list[Chunk]
+    ) -> int:
         """Collect batches of one stream, as `_take`. An error ends that stream alone."""
         partition = stream.partition
         log = partition.log
@@ -449,6 +445,8 @@ class FollowerConnection:
         kind = PushKind.DATA_WITH_GAPS if batches.may_have_gaps else PushKind.DATA
         rows.append(PushRow(stream.id, kind, stream.sent_watermark, stream.sent_start, batches.size))
         chunks.append(batches.chunk)
+        if batches.size:
+            stream.in_flight[push] = stream.in_flight.get(push, 0) + batches.size
         return batches.size
 
     def _send_watermarks(self) -> None:

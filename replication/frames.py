@@ -37,6 +37,7 @@ class FrameKey(IntEnum):
     READ = 1007
 
 
+_KEYS = {key.value: key for key in FrameKey}
 FIRST_KEY_BYTE = FrameKey.OPEN >> 8
 """First byte of the lowest key. Kafka's API keys begin with lower bytes."""
 
@@ -333,8 +334,8 @@ def key_of(frame: memoryview) -> FrameKey:
     if version != VERSION:
         raise MalformedFrame(f"replication protocol {version}, but this broker uses {VERSION}")
     try:
-        return FrameKey(key)
-    except ValueError:
+        return _KEYS[key]
+    except KeyError:
         raise MalformedFrame(f"API {key}, which is not part of the replication protocol") from None
 
 

@@ -21,76 +21,68 @@ class ImpossibleCredit(Exception):
     """A report of more bytes than are in flight."""
 
 
-class Push:
-    """A push, with its bytes in flight."""
+class PushesInFlight:
+    """How many pushes to replicas of one kind are in flight."""
 
-    __slots__ = ("size",)
+    __slots__ = ("count",)
 
     def __init__(self) -> None:
-        self.size = 0
+        self.count = 0
 
 
-class BytesInFlight(dict[Push, int]):
-    """Bytes in flight of a stream, or of several, by the pushes that they were in."""
+class Push:
+    """A push to replicas of one kind, with its bytes in flight."""
 
-    __slots__ = ()
+    __slots__ = ("of_kind", "size")
 
-    def add(self, push: Push, size: int) -> None:
-        self[push] = self.get(push, 0) + size
+    def __init__(self, of_kind: PushesInFlight) -> None:
+        self.of_kind, self.size = of_kind, 0
 
-    def take(self, most: int) -> tuple[Push, int]:
-        """Remove and return the first bytes, at most so many, which one push had."""
-        push = next(iter(self))
-        left = self[push] - most
-        if left > 0:
-            self[push] = left
-            return push, most
-        return push, self.pop(push)
+
+BytesInFlight = dict[Push, int]
+"""Bytes in flight of a stream, or of several, by the pushes that they were in: the first ones first."""
 
 
 class PushWindow:
     """Window of one log directory."""
 
-    __slots__ = ("_catching_up", "_cut", "_in_sync", "credit", "of_ended_streams", "push_bytes")
+    __slots__ = ("catching_up", "credit", "cut", "in_sync", "of_ended_streams", "push_bytes")
 
     def __init__(self) -> None:
         self.credit = WINDOW_BYTES
         self.push_bytes = PUSH_BYTES
         """Bytes that the next push to replicas in sync may have, or the next part of the last one."""
-        self.of_ended_streams = BytesInFlight()
-        """The follower reports those that it discarded under no stream's number."""
-        self._in_sync: set[Push] = set()
-        self._catching_up: set[Push] = set()
-        self._cut: Push | None = None
+        self.cut: Push | None = None
         """The last push to replicas in sync, if another part of it is to be sent."""
+        self.of_ended_streams: BytesInFlight = {}
+        """The follower reports those that it discarded under no stream's number."""
+        self.in_sync, self.catching_up = PushesInFlight(), PushesInFlight()
 
     def may_send(self) -> bool:
         """Return whether a push to replicas in sync, or its next part, may be sent.
 
         The last batch of a push may exceed the window.
         """
-        return self.credit > 0 and (self._cut is not None or len(self._in_sync) < ANSWERS_ON_THE_WAY_MAX)
+        return self.credit > 0 and (self.cut is not None or self.in_sync.count < ANSWERS_ON_THE_WAY_MAX)
 
     def may_catch_up(self) -> bool:
         """Return whether a push to replicas that catch up may be sent. Its last batch may exceed the window."""
-        return self.credit > 0 and len(self._catching_up) < ANSWERS_ON_THE_WAY_MAX
+        return self.credit > 0 and self.catching_up.count < ANSWERS_ON_THE_WAY_MAX
 
-    def sent(self, size: int, *, is_cut: bool = False) -> Push:
-        """Record that `size` bytes were sent to replicas in sync: a push, or a part. Return the push.
+    def sent(self, push: Push, size: int, *, is_cut: bool = False) -> None:
+        """Record that `size` bytes were sent: a push, or a part of it. The caller adds them to those of the streams.
 
-        A push that `is_cut` goes on while it has bytes left. All its parts count as one push in flight. The caller adds
-        the bytes of each stream to those in flight.
+        A push to replicas in sync that `is_cut` goes on while it has bytes left. All its parts count as one.
         """
-        push = self._send(self._cut or Push(), size, self._in_sync)
-        self.push_bytes -= size
-        self._cut = push if is_cut and self.push_bytes > 0 else None
-        if self._cut is None:
-            self.push_bytes = PUSH_BYTES
-        return push
-
-    def sent_to_catch_up(self, size: int) -> Push:
-        """Record that a push of `size` bytes was sent to replicas that catch up, as `sent`."""
-        return self._send(Push(), size, self._catching_up)
+        if not push.size:
+            push.of_kind.count += 1
+        push.size += size
+        self.credit -= size
+        if push.of_kind is self.in_sync:
+            self.push_bytes -= size
+            self.cut = push if is_cut and self.push_bytes > 0 else None
+            if self.cut is None:
+                self.push_bytes = PUSH_BYTES
 
     def reported(self, size: int, stream: BytesInFlight) -> None:
         """Record that `size` bytes are flushed, or were discarded: those in flight of a stream, then of ended ones.
@@ -99,26 +91,32 @@ class PushWindow:
         """
         if size < 0:
             raise ImpossibleCredit(f"{size} bytes reported")
-        while size:
-            in_flight = stream or self.of_ended_streams
-            if not in_flight:
-                raise ImpossibleCredit(f"{size} bytes reported that are not in flight")
-            push, taken = in_flight.take(size)
-            size -= taken
-            self.credit += taken
-            push.size -= taken
-            if not push.size:
-                self._in_sync.discard(push)
-                self._catching_up.discard(push)
+        if size and stream:
+            size = self._take(size, stream)
+        if size:
+            size = self._take(size, self.of_ended_streams)
+        if size:
+            raise ImpossibleCredit(f"{size} bytes reported that are not in flight")
 
     def ended(self, stream: BytesInFlight) -> None:
         """Record that a stream has ended: its bytes in flight are reported later."""
         for push, size in stream.items():
-            self.of_ended_streams.add(push, size)
+            self.of_ended_streams[push] = self.of_ended_streams.get(push, 0) + size
         stream.clear()
 
-    def _send(self, push: Push, size: int, in_flight: set[Push]) -> Push:
-        self.credit -= size
-        push.size += size
-        in_flight.add(push)
-        return push
+    def _take(self, size: int, in_flight: BytesInFlight) -> int:
+        """Remove the first bytes, at most `size`. Return how many are left of `size`."""
+        for push, held in list(in_flight.items()):
+            taken = size if size < held else held
+            if taken < held:
+                in_flight[push] = held - taken
+            else:
+                del in_flight[push]
+            size -= taken
+            self.credit += taken
+            push.size -= taken
+            if not push.size:
+                push.of_kind.count -= 1
+            if not size:
+                break
+        return size

@@ -239,11 +239,11 @@ class Log:
         is_one_group = len(data) <= self.config.segment_bytes
         for group in (batches,) if is_one_group else in_groups(batches, self.config.segment_bytes):
             rows = [(header.base_offset, header.size, header.max_timestamp) for header in group]
-            size, last = sum([size for _, size, _ in rows]), group[-1]
+            size, end = sum([size for _, size, _ in rows]), group[-1].end
             # Each segment that is rolled for these batches may have gaps.
             self._has_gaps |= has_gaps
-            segment = self._segment_for(size, max([timestamp for _, _, timestamp in rows]), last.end)
-            segment.append((view[start : start + size],), rows, last.end)
+            segment = self._segment_for(size, max([timestamp for _, _, timestamp in rows]), end)
+            segment.append((view[start : start + size],), rows, end)
             self._appended_all(segment, group, size, now_ms, markers)
             start += size
 

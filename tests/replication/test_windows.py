@@ -18,6 +18,7 @@ from cordwood.replication.windows import (
     WINDOW_BYTES,
     BytesInFlight,
     ImpossibleCredit,
+    Push,
     PushWindow,
 )
 from cordwood.storage.config import LogConfig
@@ -30,16 +31,21 @@ class Sender:
 
     def __init__(self) -> None:
         self.window = PushWindow()
-        self.streams: defaultdict[int, BytesInFlight] = defaultdict(BytesInFlight)
+        self.streams: defaultdict[int, BytesInFlight] = defaultdict(dict)
 
     def sends(self, size: int, *, stream: int = 1, is_cut: bool = False) -> None:
         """Send to a replica in sync."""
         assert self.window.may_send()
-        self.streams[stream].add(self.window.sent(size, is_cut=is_cut), size)
+        self._send(self.window.cut or Push(self.window.in_sync), size, stream, is_cut=is_cut)
 
     def catches_up(self, size: int, *, stream: int = 2) -> None:
         assert self.window.may_catch_up()
-        self.streams[stream].add(self.window.sent_to_catch_up(size), size)
+        self._send(Push(self.window.catching_up), size, stream)
+
+    def _send(self, push: Push, size: int, stream: int, *, is_cut: bool = False) -> None:
+        self.window.sent(push, size, is_cut=is_cut)
+        in_flight = self.streams[stream]
+        in_flight[push] = in_flight.get(push, 0) + size
 
     def reported(self, size: int, *, stream: int = 1) -> None:
         self.window.reported(size, self.streams[stream])
@@ -137,6 +143,19 @@ def test_a_push_that_was_cut_goes_on_within_its_bytes_whatever_is_in_flight() ->
         sender.sends(part)
     assert not sender.window.may_send(), "of the push with parts a byte is in flight"
     sender.reported(1)
+    assert sender.window.may_send()
+
+
+def test_a_push_is_in_flight_until_all_its_streams_have_reported_their_bytes() -> None:
+    sender = Sender()
+    for _ in range(ANSWERS_ON_THE_WAY_MAX):
+        sender.sends(10, stream=1, is_cut=True)
+        sender.sends(10, stream=2)
+    sender.reported(10 * ANSWERS_ON_THE_WAY_MAX, stream=1)
+    assert not sender.window.may_send()
+    sender.reported(9, stream=2)
+    assert not sender.window.may_send()
+    sender.reported(1, stream=2)
     assert sender.window.may_send()
 
 
