@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from cordwood.bench.grow.load import RoundRobinLoad, anomalies, ends, fill
+from cordwood.bench.machine import memory_kept, warm_memory
 from cordwood.chaos.live.process import free_port, wait_for
 
 TOPIC = "grow"
@@ -92,7 +93,9 @@ def main() -> None:
     place = Path(tempfile.mkdtemp(prefix="cordwood-grow-", dir=options.directory))
     cluster, result = CommandCluster(place), GrowResult()
     try:
-        _story(cluster, result, options)
+        with memory_kept():
+            warm_memory()
+            _story(cluster, result, options)
     finally:
         try:
             cluster.down()
