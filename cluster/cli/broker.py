@@ -120,7 +120,7 @@ def drain(
         names = ", ".join(f"broker {each}: {count}" for each, count in left.items())
         raise Failure(f"replicas are left ({names}). Run the command again once the cause above is removed.")
     words = " ".join(map(str, ids))
-    note(f"Broker {words} has no replicas. Stop it, then: cordwood broker remove {words}")
+    note(f"No replicas are left. Stop what is drained, then: cordwood broker remove {words}")
 
 
 @app.command()
