@@ -11,6 +11,7 @@ from typing import Any
 
 from cordwood.bench.lines import LineOutcome, LoadLine
 from cordwood.bench.machine import cpu_seconds
+from cordwood.cluster.cli.exits import Failure
 
 LIMIT_S = 300.0
 GO = "franz-go"
@@ -20,7 +21,7 @@ BUILD_S = 600.0
 SOURCES = Path(__file__).resolve().parent / "load"
 
 
-class LoadFailed(Exception):
+class LoadFailed(Failure):
     """A line failed in the generator; the message is the generator's output."""
 
 

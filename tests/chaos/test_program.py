@@ -6,6 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from cordwood.bench.generator import LoadFailed
+from cordwood.chaos.program import run_program
+from cordwood.cluster.cli.exits import ExitCode
+
 
 @pytest.mark.parametrize(
     "module",
@@ -30,3 +34,18 @@ def test_a_record_that_cannot_be_made_is_a_sentence(tmp_path: Path, module: str)
     assert "Traceback" not in done.stderr
     # Or a source tree with changes is reported first.
     assert recorded.name in done.stderr or "commit" in done.stderr, done.stderr
+
+
+def test_a_load_that_failed_is_one_line_of_its_program(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """bench.hosts had a traceback."""
+
+    def measure() -> None:
+        raise LoadFailed("1 producer: 3 records were not acknowledged.")
+
+    monkeypatch.setattr(sys, "argv", ["measure"])
+    with pytest.raises(SystemExit) as ended:
+        run_program(measure)
+    assert ended.value.code == ExitCode.FAILED
+    assert capsys.readouterr().err == "1 producer: 3 records were not acknowledged.\n"
